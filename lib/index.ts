@@ -36,7 +36,7 @@ export type { Lock } from './core/lock.js';
 export type { LockOrderMode } from './core/lock-order.js';
 export type { LockOrderEdge } from './core/lock-order-graph.js';
 export type { ListOptions } from './core/list-options.js';
-export type { LockInfo, LockList } from './core/lock-inspector.js';
+export type { LockInfo, LockList } from './core/lock-admin.js';
 export type { AcquireOptions, LockMode, LockOptions, ShutdownOptions } from './core/options.js';
 export type {
   LockEventMessage,

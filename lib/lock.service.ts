@@ -2,7 +2,7 @@ import { LockConfigError } from './core/errors.js';
 import type { EventSource } from './core/events.js';
 import { formatValue } from './core/format.js';
 import type { ListOptions } from './core/list-options.js';
-import type { LockInfo, LockList } from './core/lock-inspector.js';
+import type { LockInfo, LockList } from './core/lock-admin.js';
 import type { Lock } from './core/lock.js';
 import type { LockKey, Locks } from './core/locks.js';
 import type { AcquireOptions } from './core/options.js';

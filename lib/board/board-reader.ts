@@ -3,7 +3,7 @@ import type { EventSource } from '../core/events.js';
 import { LockError } from '../core/errors.js';
 import { formatReason } from '../core/format.js';
 import type { ListOptions } from '../core/list-options.js';
-import type { LockList } from '../core/lock-inspector.js';
+import type { LockList } from '../core/lock-admin.js';
 import type { StoreHealthResult } from '../core/store-health.js';
 import type { ElectionState, Elections } from '../election/elections.js';
 import type { LockService } from '../lock.service.js';

@@ -1,5 +1,5 @@
 import { MAX_LIMIT } from '../core/list-options.js';
-import type { LockInfo } from '../core/lock-inspector.js';
+import type { LockInfo } from '../core/lock-admin.js';
 import type { FreeCommand, LocksCommand, RunsCommand } from './arguments.js';
 import type { OpenStore } from './open-store.js';
 import { type Output, formatTable } from './output.js';

@@ -7,7 +7,7 @@ import { LeaderLocks } from './leader-locks.js';
 import { Acquirer } from './leases/acquirer.js';
 import { HeldLocks } from './leases/held-locks.js';
 import { Releaser } from './leases/releaser.js';
-import { LockInspector } from './lock-inspector.js';
+import { LockAdmin } from './lock-admin.js';
 import { LockOrder, type LockOrderMode } from './lock-order.js';
 import type { ResolvedLockOptions } from './options.js';
 import { Batcher } from './requests/batcher.js';
@@ -32,7 +32,7 @@ export interface Engine {
   readonly clock: Clock;
   readonly heldLocks: HeldLocks;
   readonly waitQueues: WaitQueues;
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   readonly jobs: JobLocks;
   readonly leaders: LeaderLocks;
   readonly health: StoreHealth;
@@ -69,7 +69,7 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   // Each sleeping job adds a listener.
   setMaxListeners(0, stopping.signal);
   const { signal } = stopping;
-  const inspector = new LockInspector({ backend, clock, waitQueues, stopping: signal });
+  const inspector = new LockAdmin({ backend, clock, waitQueues, stopping: signal });
   const shared = { clock, acquirer, heldLocks, inspector };
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
   const leaders = new LeaderLocks({ namespace, inspector, waitQueues, stopping, locks });

@@ -159,7 +159,7 @@ export interface EventSubject {
   /** The permit of a lock with permits. */
   readonly eventPermit?: number | undefined;
   /** Events that are not published, because the lock of which this is a part publishes them. */
-  readonly hides?: ReadonlySet<LockEventName> | undefined;
+  readonly suppressedEvents?: ReadonlySet<LockEventName> | undefined;
 }
 
 /** The fields of an event without those that follow from its key and its subject. */
@@ -198,7 +198,7 @@ export class Events {
     const listener = this.#listeners[name];
     const subscribed = channels[name];
     if (!listener && !subscribed.hasSubscribers) return;
-    if (subject?.hides?.has(name)) return;
+    if (subject?.suppressedEvents?.has(name)) return;
     const message = this.#toMessage(event, subject) as LockEventMessage<Name>;
     try {
       listener?.(message);

@@ -6,9 +6,9 @@ import { historyStoreKey, jobPartKeyPrefix, jobStoreKey } from './key.js';
 import type { Acquirer, NotGranted } from './leases/acquirer.js';
 import { Grant } from './leases/grant.js';
 import type { HeldLocks } from './leases/held-locks.js';
-import { Lease } from './leases/lease.js';
+import { LockHandle } from './leases/lock-handle.js';
 import { holdsLockInContext } from './lock-context.js';
-import { INSPECT_TIMEOUT_MS, type LockInspector } from './lock-inspector.js';
+import { INSPECT_TIMEOUT_MS, type LockAdmin } from './lock-admin.js';
 import type { ResolvedLockOptions } from './options.js';
 import { InFlight } from './requests/in-flight.js';
 import { replyWithin } from './requests/store-timeout.js';
@@ -23,7 +23,7 @@ interface JobLocksParts {
   readonly events: Events;
   readonly acquirer: Acquirer;
   readonly heldLocks: HeldLocks;
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   /** Stands for the locks of this process in lock contexts. */
   readonly locks: object;
   readonly stopping: AbortSignal;
@@ -54,7 +54,7 @@ export class JobLocks {
    * Claims a tick of a job for this process. The returned lease lasts as long as the run. Runs that may overlap have a
    * `storeKey` each. Without a `tick`, only the lock of the run is acquired.
    */
-  async claimTick(job: string, params: Partial<ClaimTickParams>): Promise<Lease | NotGranted> {
+  async claimTick(job: string, params: Partial<ClaimTickParams>): Promise<LockHandle | NotGranted> {
     this.#claims.begin();
     try {
       return await this.#claimTick(job, params);
@@ -66,7 +66,7 @@ export class JobLocks {
   async #claimTick(
     job: string,
     { tick, leaseMs, storeKey = this.#storeKey(job) }: Partial<ClaimTickParams>,
-  ): Promise<Lease | NotGranted> {
+  ): Promise<LockHandle | NotGranted> {
     const { clock, acquirer, heldLocks, instance, defaults } = this.#parts;
     const result = await acquirer.claim({
       key: job,
@@ -83,7 +83,7 @@ export class JobLocks {
     });
     if (!(result instanceof Grant)) return result;
     const startedAtMs = clock.monotonicMs();
-    return new Lease(heldLocks.add(result, { renew: true }), RUN, { startedAtMs, waitedMs: 0 });
+    return new LockHandle(heldLocks.add(result, { renew: true }), RUN, { startedAtMs, waitedMs: 0 });
   }
 
   /** Whether this asynchronous context is part of a run of the job. */

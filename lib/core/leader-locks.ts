@@ -1,12 +1,12 @@
 import { leaderStoreKey } from './key.js';
-import type { Lease } from './leases/lease.js';
+import type { LockHandle } from './leases/lock-handle.js';
 import { findLockInContext } from './lock-context.js';
-import type { LockInfo, LockInspector } from './lock-inspector.js';
+import type { LockInfo, LockAdmin } from './lock-admin.js';
 import type { WaitQueues } from './waiting/wait-queues.js';
 
 interface LeaderLocksParts {
   readonly namespace: string;
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   readonly waitQueues: WaitQueues;
   readonly stopping: AbortController;
   /** Stands for the locks of this process in lock contexts. */
@@ -25,7 +25,7 @@ export class LeaderLocks {
   async wait(
     election: string,
     { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
-  ): Promise<Lease> {
+  ): Promise<LockHandle> {
     const { waitQueues, stopping } = this.#parts;
     stopping.signal.throwIfAborted();
     signal.throwIfAborted();

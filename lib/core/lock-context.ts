@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { reentryError } from './error-factories.js';
 import { BorrowedLock, ReentrantLock } from './leases/lock-views.js';
-import type { OwnedLock } from './leases/owned-lock.js';
+import type { InternalLock } from './leases/internal-lock.js';
 import type { Lock } from './lock.js';
 import { shareAcrossCopies } from './package-copies.js';
 
@@ -13,9 +13,9 @@ interface LockContext {
 }
 
 interface ContextLock {
-  readonly lease: OwnedLock;
+  readonly lock: InternalLock;
   /** The lock as the work receives it. */
-  readonly lock: Lock;
+  readonly view: Lock;
   /** The lock module that acquired it: the same key of two modules is two locks. */
   readonly locks: object;
   /** A lock of several keys has several. */
@@ -33,12 +33,12 @@ const contextStorage = shareAcrossCopies('chain', () => new AsyncLocalStorage<Lo
  * Your own `release()` rejects with `LockConfigError`, and `await using` releases nothing.
  */
 export function currentLock(): Lock | undefined {
-  return findContextLock(() => true)?.lock;
+  return findContextLock(() => true)?.view;
 }
 
 /** Returns the lock of `locks` on this key under which this asynchronous context runs. */
-export function findLockInContext(locks: object, storeKey: string): OwnedLock | undefined {
-  return findContextLock((contextLock) => contextLock.locks === locks && isOn(contextLock, storeKey))?.lease;
+export function findLockInContext(locks: object, storeKey: string): InternalLock | undefined {
+  return findContextLock((contextLock) => contextLock.locks === locks && isOn(contextLock, storeKey))?.lock;
 }
 
 /**
@@ -67,10 +67,10 @@ export const holdsLockInContext = (locks: object, matches: (storeKey: string) =>
   ) !== undefined;
 
 /** Returns all locks of `locks` under which this asynchronous context runs. */
-export function findLocksInContext(locks: object): readonly OwnedLock[] {
-  const found: OwnedLock[] = [];
+export function findLocksInContext(locks: object): readonly InternalLock[] {
+  const found: InternalLock[] = [];
   findContextLock((contextLock) => {
-    if (contextLock.locks === locks) found.push(contextLock.lease);
+    if (contextLock.locks === locks) found.push(contextLock.lock);
     return false;
   });
   return found;
@@ -81,12 +81,12 @@ export const isInLockContext = (): boolean => contextStorage.getStore() !== unde
 
 /** Runs the work in a context with this lock. */
 export async function runInLockContext<T>(
-  { lease, locks, storeKeys }: Omit<ContextLock, 'lock'>,
+  { lock, locks, storeKeys }: Omit<ContextLock, 'view'>,
   work: () => T | Promise<T>,
 ): Promise<T> {
-  const lock = lease.purpose === 'lock' ? lease : new BorrowedLock(lease);
+  const view = lock.purpose === 'lock' ? lock : new BorrowedLock(lock);
   const context: LockContext = {
-    current: { lease, lock, locks, storeKeys },
+    current: { lock, view, locks, storeKeys },
     outer: findActive(contextStorage.getStore()),
   };
   try {

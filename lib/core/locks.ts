@@ -6,13 +6,13 @@ import type { JobLocks } from './job-locks.js';
 import { checkKey, healthStoreKey, lockStoreKey } from './key.js';
 import { LockKinds } from './kinds/lock-kinds.js';
 import type { LeaderLocks } from './leader-locks.js';
-import { Lease } from './leases/lease.js';
+import { LockHandle } from './leases/lock-handle.js';
 import { ReentrantLock } from './leases/lock-views.js';
-import type { OwnedLock } from './leases/owned-lock.js';
+import type { InternalLock } from './leases/internal-lock.js';
 import type { Lock } from './lock.js';
 import { findLocksInContext, findOuterLock, runInLockContext } from './lock-context.js';
 import { type ListOptions, checkListOptions } from './list-options.js';
-import type { LockInfo, LockList } from './lock-inspector.js';
+import type { LockInfo, LockList } from './lock-admin.js';
 import type { LockOrder } from './lock-order.js';
 import {
   type TransactionSource,
@@ -91,14 +91,14 @@ export class Locks {
     return this.#engine.stopping.signal;
   }
 
-  async acquire(key: LockKey, options: AcquireOptions = NO_OPTIONS): Promise<OwnedLock | ReentrantLock> {
+  async acquire(key: LockKey, options: AcquireOptions = NO_OPTIONS): Promise<InternalLock | ReentrantLock> {
     const transactions = transactionsOf(this.#dataSources);
     const lock = await this.#acquire(key, options);
     for (const transaction of transactions) recordTransaction(lock, transaction);
     return lock;
   }
 
-  #acquire(key: LockKey, options: AcquireOptions): Promise<OwnedLock | ReentrantLock> | ReentrantLock {
+  #acquire(key: LockKey, options: AcquireOptions): Promise<InternalLock | ReentrantLock> | ReentrantLock {
     if (!isPlain(key, options)) return this.#kinds.acquire(key, this.#check(options));
     const { reentrantLock, params } = this.#prepare(key, options);
     if (reentrantLock) return reentrantLock;
@@ -125,9 +125,9 @@ export class Locks {
     return trace ? traceAcquire(trace, () => this.#ask(params)) : this.#ask(params);
   }
 
-  async #ask(params: AcquireParams): Promise<Lease | null> {
+  async #ask(params: AcquireParams): Promise<LockHandle | null> {
     const result = await this.#engine.waitQueues.tryAcquire(params);
-    if (result instanceof Lease) return result;
+    if (result instanceof LockHandle) return result;
     if (result.kind === 'unknown') throw unavailableError(params.key, result.cause);
     return null;
   }
@@ -150,8 +150,8 @@ export class Locks {
   }
 
   /** Runs the work under a lock that is already held, and releases it. */
-  runAndRelease<T>(lease: OwnedLock, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    return this.#engine.heldLocks.runAndRelease(lease, () => this.runWithLock(lease, () => work(lease)));
+  runAndRelease<T>(lock: InternalLock, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+    return this.#engine.heldLocks.runAndRelease(lock, () => this.runWithLock(lock, () => work(lock)));
   }
 
   /** Warns of locks that are acquired in an open transaction of this source. Returns a function that ends this. */
@@ -171,8 +171,8 @@ export class Locks {
   }
 
   /** Runs the work under a lock that the caller releases. */
-  runWithLock<T>(lease: OwnedLock, work: () => T | Promise<T>): Promise<T> {
-    return runInLockContext({ lease, locks: this, storeKeys: lease.storeKeys }, work);
+  runWithLock<T>(lock: InternalLock, work: () => T | Promise<T>): Promise<T> {
+    return runInLockContext({ lock, locks: this, storeKeys: lock.storeKeys }, work);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {

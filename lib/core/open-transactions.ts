@@ -16,8 +16,8 @@ const transactionsByLock = shareAcrossCopies(
   () => new WeakMap<object, Set<TransactionState>>(),
 );
 
-/** The lease behind a reentrant or borrowed lock. */
-const leaseByView = shareAcrossCopies('leases behind locks', () => new WeakMap<object, object>());
+/** The lock behind a view of it. */
+const lockByView = shareAcrossCopies('locks behind views', () => new WeakMap<object, object>());
 
 const contextTransactions = shareAcrossCopies(
   'transactions of contexts',
@@ -32,14 +32,14 @@ export const runInTransactionContext = <T>(transaction: TransactionState, work: 
 export const contextTransactionsNow = (): readonly TransactionState[] =>
   (contextTransactions.getStore() ?? []).filter(({ isTransactionActive }) => isTransactionActive);
 
-/** Makes transactions recorded for `view` count for the lease. */
-export function linkViewToLease(view: object, lease: object): void {
-  leaseByView.set(view, lease);
+/** Makes transactions recorded for `view` count for the lock. */
+export function linkView(view: object, lock: object): void {
+  lockByView.set(view, lock);
 }
 
 /** Records a transaction in which rows are read or written under the lock. */
 export function recordTransaction(view: object, transaction: TransactionState): void {
-  const lock = leaseByView.get(view) ?? view;
+  const lock = lockByView.get(view) ?? view;
   const recorded = transactionsByLock.get(lock) ?? new Set();
   for (const other of recorded) if (!other.isTransactionActive) recorded.delete(other);
   transactionsByLock.set(lock, recorded.add(transaction));

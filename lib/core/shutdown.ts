@@ -5,7 +5,7 @@ import type { Events } from './events.js';
 import type { JobLocks } from './job-locks.js';
 import type { Acquirer } from './leases/acquirer.js';
 import type { HeldLocks } from './leases/held-locks.js';
-import type { OwnedLock } from './leases/owned-lock.js';
+import type { InternalLock } from './leases/internal-lock.js';
 import type { Releaser } from './leases/releaser.js';
 import type { ShutdownOptions } from './options.js';
 import { setImmediate } from './real-timers.js';
@@ -66,9 +66,9 @@ export class Shutdown {
 
   /**
    * Waits for the work under locks to end. Returns the keys of the locks that were not released. Work that closes the
-   * application awaits this: waiting for its own leases would be a deadlock.
+   * application awaits this: waiting for its own locks would be a deadlock.
    */
-  drain(limits: Required<ShutdownOptions>, ownLeases: readonly OwnedLock[]): Promise<readonly string[]> {
+  drain(limits: Required<ShutdownOptions>, ownLeases: readonly InternalLock[]): Promise<readonly string[]> {
     this.#draining ??= this.#drain(limits, ownLeases);
     return this.#draining;
   }
@@ -90,7 +90,7 @@ export class Shutdown {
 
   async #drain(
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
-    ownLeases: readonly OwnedLock[],
+    ownLeases: readonly InternalLock[],
   ): Promise<readonly string[]> {
     const { clock, events, acquirer, heldLocks, releaser, jobs } = this.#parts;
     this.begin();

@@ -4,7 +4,7 @@ import { LinkedList, LinkedListNode } from './linked-list.js';
 
 /** Runs when its time has come. */
 interface TimerTask {
-  run(): void;
+  onDue(): void;
 }
 
 /** A task in a {@link TimerWheel}, until it has run or is cancelled. */
@@ -100,7 +100,7 @@ export class TimerWheel {
     }
     this.#wakeAt(next);
     due.sort((one, other) => one.atMs - other.atMs);
-    for (const timer of due) if (timer.cancel()) timer.value.run();
+    for (const timer of due) if (timer.cancel()) timer.value.onDue();
   }
 
   #wakeAt(atMs: number): void {

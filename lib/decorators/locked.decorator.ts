@@ -5,7 +5,7 @@ import type { Lock } from '../core/lock.js';
 import type { LockKey } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { type AcquireOptions, MAX_LABEL_LENGTH, collectAcquireErrors } from '../core/options.js';
-import { requireCompleteValue } from './complete-value.js';
+import { rejectStream } from './reject-stream.js';
 import {
   type Method,
   addMethodMetadata,
@@ -139,7 +139,7 @@ export function Locked(
       let hasBegun = false as boolean;
       const work = async () => {
         hasBegun = true;
-        return requireCompleteValue(await original.apply(this, args), location);
+        return rejectStream(await original.apply(this, args), location);
       };
       try {
         const locks = readProperty(this, token, location) as WithLock;

@@ -1,7 +1,7 @@
 import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
-import type { Lease } from '../core/leases/lease.js';
+import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { WheelTimer } from '../core/timer-wheel.js';
 import type { Candidate, LeaderInfo, LeaderTerm } from './candidate.interface.js';
 import type { Election } from './election.js';
@@ -128,7 +128,7 @@ export class ElectionCandidate implements Candidate {
   stop(reason: RevokeReason, error: Error): void {
     this.#leaving.abort(error);
     this.#leaderObserver.stop();
-    if (this.#backoffTimer?.cancel()) this.#backoffTimer.value.run();
+    if (this.#backoffTimer?.cancel()) this.#backoffTimer.value.onDue();
     this.#term?.revoke(reason, error);
   }
 
@@ -142,14 +142,14 @@ export class ElectionCandidate implements Candidate {
     if (!this.hasLeft)
       this.#leaderObserver.start(this.leaseMs, async () => (this.isLeader() ? null : this.leader()));
     while (!this.hasLeft) {
-      const lease = await this.#waitForElection();
-      if (lease) await this.#lead(lease);
+      const lock = await this.#waitForElection();
+      if (lock) await this.#lead(lock);
       await this.#backOff();
     }
   }
 
   /** Waits in the queue until elected. A store that is down rejects the request, which has then emitted `unavailable`. */
-  async #waitForElection(): Promise<Lease | undefined> {
+  async #waitForElection(): Promise<LockHandle | undefined> {
     const { locks, name } = this.election;
     const { leaseMs } = this;
     if (!this.election.mayLead()) return undefined;
@@ -160,13 +160,13 @@ export class ElectionCandidate implements Candidate {
     }
   }
 
-  async #lead(lease: Lease): Promise<void> {
+  async #lead(lock: LockHandle): Promise<void> {
     const { locks, name } = this.election;
     if (this.hasLeft || !this.election.mayLead()) {
-      await lease[Symbol.asyncDispose]();
+      await lock[Symbol.asyncDispose]();
       return;
     }
-    const term = new Term(this.election, lease);
+    const term = new Term(this.election, lock);
     this.#term = term;
     locks.events.emit('elected', { election: name, term: term.leaderTerm.number });
     this.#leaderObserver.observe(term.leaderTerm.number, locks.instance);
@@ -179,6 +179,6 @@ export class ElectionCandidate implements Candidate {
     if (this.hasLeft) return;
     const { timerWheel, locks } = this.election;
     const atMs = locks.clock.monotonicMs() + randomBackoffMs();
-    await new Promise<void>((run) => (this.#backoffTimer = timerWheel.add(atMs, { run })));
+    await new Promise<void>((run) => (this.#backoffTimer = timerWheel.add(atMs, { onDue: run })));
   }
 }

@@ -1,7 +1,7 @@
 import { LockTimeoutError } from '../core/errors.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { MIN_LEASE_MS } from '../core/options.js';
-import { requireCompleteValue } from '../decorators/complete-value.js';
+import { rejectStream } from '../decorators/reject-stream.js';
 import {
   addMethodMetadata,
   decoratorNotCalledError,
@@ -151,9 +151,7 @@ export function LeaderOnly(
       const elections = readProperty(this, token, location) as Elections;
       const term = await elections.termForCall(name, location);
       if (term?.isActive)
-        return term.runWork(location, async () =>
-          requireCompleteValue(await original.apply(this, args), location),
-        );
+        return term.runWork(location, async () => rejectStream(await original.apply(this, args), location));
       if (otherwise === 'throw') throw notLeaderError(name, location);
       return undefined;
     };

@@ -29,7 +29,7 @@ export class LeaderObserver {
       this.start(leaseMs, readLeader);
       if (locks.events.hasListeners('leader-changed')) void this.#check(readLeader);
     };
-    this.#nextCheck = timerWheel.add(Math.ceil(atMs / stepMs) * stepMs, { run });
+    this.#nextCheck = timerWheel.add(Math.ceil(atMs / stepMs) * stepMs, { onDue: run });
   }
 
   stop(): void {

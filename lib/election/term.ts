@@ -1,7 +1,7 @@
 import { LockLostError } from '../core/errors.js';
 import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
-import type { Lease } from '../core/leases/lease.js';
+import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { WheelTimer } from '../core/timer-wheel.js';
 import type { LeaderTerm } from './candidate.interface.js';
 import type { Election, ElectionHandler } from './election.js';
@@ -15,43 +15,43 @@ export class Term {
   /** Settles when the lease was released, or is left to expire. */
   readonly finished: Promise<void>;
   readonly #election: Election;
-  readonly #lease: Lease;
+  readonly #lock: LockHandle;
   readonly #runningWork = new Map<Promise<unknown>, string>();
   #reason: RevokeReason = 'lost';
   #timeoutTimer: WheelTimer | undefined;
   #hasStoppedWaiting = false;
   #resolveFinished!: () => void;
 
-  constructor(election: Election, lease: Lease) {
-    const { fencingToken, signal } = lease;
+  constructor(election: Election, lock: LockHandle) {
+    const { fencingToken, signal } = lock;
     this.#election = election;
-    this.#lease = lease;
+    this.#lock = lock;
     this.leaderTerm = withJson({ number: fencingToken, signal });
     this.finished = new Promise((resolve) => (this.#resolveFinished = resolve));
   }
 
   /** Reads the clock, so it is correct even if no timer has run since the lease ended. */
   get isActive(): boolean {
-    return this.#lease.isValid() && !this.leaderTerm.signal.aborted;
+    return this.#lock.isValid() && !this.leaderTerm.signal.aborted;
   }
 
   /** Like {@link isActive}, but asks the store first if the wall clock and the monotonic clock disagree. */
   async isConfirmed(): Promise<boolean> {
-    await this.#lease.isConfirmed();
+    await this.#lock.isConfirmed();
     return this.isActive;
   }
 
   /** Ends the leadership at once. Work of the term may still run, but no longer as the leader. */
   revoke(reason: RevokeReason, error: Error): void {
-    if (this.#lease.isLost || this.leaderTerm.signal.aborted) return;
+    if (this.#lock.isLost || this.leaderTerm.signal.aborted) return;
     this.#reason = reason;
-    this.#lease.abort(error);
+    this.#lock.abort(error);
   }
 
   /** Runs the handlers of the term. Settles when all work has ended and the lease is released. */
   async runToEnd(): Promise<void> {
     try {
-      await this.#election.locks.runAndRelease(this.#lease, () => this.#runHandlers());
+      await this.#election.locks.runAndRelease(this.#lock, () => this.#runHandlers());
     } catch (error) {
       // The loss of the lease was published when it happened.
       if (!(error instanceof LockLostError)) throw error;
@@ -62,7 +62,7 @@ export class Term {
 
   /** Runs work that belongs to the term. The lease is not released before the work has ended. */
   runWork<T>(location: string, work: () => T | Promise<T>): Promise<T> {
-    const running = this.#election.locks.runWithLock(this.#lease, work);
+    const running = this.#election.locks.runWithLock(this.#lock, work);
     this.#runningWork.set(running, location);
     const remove = () => this.#runningWork.delete(running);
     running.then(remove, remove);
@@ -78,7 +78,7 @@ export class Term {
     if (this.#hasStoppedWaiting || this.#runningWork.size === 0) return;
     this.#hasStoppedWaiting = true;
     const { locks, name: election } = this.#election;
-    this.#lease.letLapse();
+    this.#lock.stopRenewing();
     const methods = [...new Set(this.#runningWork.values())];
     locks.events.emit('leader-overran', { election, term: this.leaderTerm.number, methods });
     this.#resolveFinished();
@@ -93,8 +93,8 @@ export class Term {
     await waitForAbort(signal);
     locks.events.emit('revoked', { election, term: number, reason: this.#reason });
     for (const handler of revoked) this.runHandler(handler);
-    const atMs = locks.clock.monotonicMs() + this.#lease.grant.leaseMs;
-    this.#timeoutTimer = timerWheel.add(atMs, { run: () => this.stopWaitingForWork() });
+    const atMs = locks.clock.monotonicMs() + this.#lock.grant.leaseMs;
+    this.#timeoutTimer = timerWheel.add(atMs, { onDue: () => this.stopWaitingForWork() });
     while (this.#runningWork.size > 0) await Promise.allSettled(this.#runningWork.keys());
     this.#stopTimeout();
   }

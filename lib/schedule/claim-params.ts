@@ -6,7 +6,7 @@ import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectLeaseLimitErrors } from '../core/options.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from './job.js';
-import { mayOverlap, ownStoreKey } from './overlap.js';
+import { mayOverlap, ownStoreKey } from './tick-keys.js';
 import { longestPeriodMs } from './plan/longest-period.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
 

@@ -2,7 +2,7 @@ import { withJson } from '../core/json.js';
 import type { Locks } from '../core/locks.js';
 import type { TickState } from '../core/tick.js';
 import { maxFiringDelayMsOf, maxJitterMsOf } from './claim-params.js';
-import { mayOverlap, ownStoreKey, possibleStoreKeys } from './overlap.js';
+import { mayOverlap, ownStoreKey, possibleStoreKeys } from './tick-keys.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
 import { createTick } from './plan/tick-calculator.js';

@@ -2,7 +2,7 @@ import { LockLostError, LockShutdownError, isError } from '../core/errors.js';
 import type { RunEndOutcome } from '../core/events.js';
 import { formatReason } from '../core/format.js';
 import { withJson } from '../core/json.js';
-import type { Lease } from '../core/leases/lease.js';
+import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
 import { type RunTrace, traceRun } from '../core/tracing-channels.js';
 import type { CronRun, Job } from './job.js';
@@ -13,7 +13,7 @@ export interface JobRun {
   readonly locks: Locks;
   readonly job: Job;
   readonly tickMs: number;
-  readonly lease: Lease;
+  readonly lock: LockHandle;
   /** Whether no tick was claimed for the run. */
   readonly isManual?: boolean;
   /** Receives what the history gets: the start and the end of the run. */
@@ -22,12 +22,12 @@ export interface JobRun {
 
 /** Runs the body of a job under its claimed lease, and reports the start and the end of the run. */
 export function runJob(
-  { locks, job, tickMs, lease, ...reported }: JobRun,
+  { locks, job, tickMs, lock, ...reported }: JobRun,
   body: (run: CronRun) => Promise<unknown>,
 ): Promise<unknown> {
-  const { fencingToken, signal } = lease;
+  const { fencingToken, signal } = lock;
   // A manual run may have taken over a dead run, so that this is not retried.
-  const attempt = reported.isManual ? 1 : lease.grant.attempt;
+  const attempt = reported.isManual ? 1 : lock.grant.attempt;
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
@@ -35,7 +35,7 @@ export function runJob(
   const reportEnd = reportStart(locks, event, { deployKey, ...reported });
   const endRun = (isInterrupted = false) => {
     // A manual run has no tick, and a dead run may still be retried after it, unless it has taken over that run.
-    if (reported.isManual ? lease.grant.attempt > 1 : !isInterrupted) lease.endRun();
+    if (reported.isManual ? lock.grant.attempt > 1 : !isInterrupted) lock.endRun();
   };
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {
@@ -43,21 +43,21 @@ export function runJob(
       reportEnd(outcome, error);
     };
     try {
-      const value = await runWithTimeLimit({ locks, job, lease }, () => body(run));
+      const value = await runWithTimeLimit({ locks, job, lock }, () => body(run));
       endRun();
       if (isTimedOut(signal)) end('timed-out', signal.reason);
-      else end(lease.isLost ? 'lost' : 'completed');
+      else end(lock.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
       const isInterrupted = isShutdown(signal.reason) || (locks.stopping.aborted && isShutdown(error));
       endRun(isInterrupted);
-      const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lease, error);
+      const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lock, error);
       end(isInterrupted ? 'interrupted' : outcome, error);
       throw error;
     }
   };
   const createTrace = () => ({ ...locks.events.source, ...event, template: job.key });
-  return locks.runAndRelease(lease, () => traceRun(createTrace, runBody));
+  return locks.runAndRelease(lock, () => traceRun(createTrace, runBody));
 }
 
 /** The fields of the events of one run. */
@@ -95,11 +95,11 @@ function reportStart(locks: Locks, event: RunEvent, { deployKey, isManual = fals
   };
 }
 
-const outcomeUnlessLost = (outcome: RunEndOutcome, lease: Lease, error: unknown): RunEndOutcome =>
-  lease.isLost || isLossOf(lease, error) ? 'lost' : outcome;
+const outcomeUnlessLost = (outcome: RunEndOutcome, lock: LockHandle, error: unknown): RunEndOutcome =>
+  lock.isLost || isLossOf(lock, error) ? 'lost' : outcome;
 
 /** Its own lock, and not another one that it has acquired. */
-const isLossOf = (lease: Lease, error: unknown): boolean =>
-  isError(LockLostError, error) && error.key === lease.key;
+const isLossOf = (lock: LockHandle, error: unknown): boolean =>
+  isError(LockLostError, error) && error.key === lock.key;
 
 const isShutdown = (error: unknown): boolean => isError(LockShutdownError, error);

@@ -3,11 +3,11 @@ import { unavailableError } from '../core/error-factories.js';
 import { LockConfigError, LockUnavailableError } from '../core/errors.js';
 import type { LockEventName } from '../core/events.js';
 import { manualStoreKey } from '../core/key.js';
-import { Lease } from '../core/leases/lease.js';
+import { LockHandle } from '../core/leases/lock-handle.js';
 import type { LockRecord } from '../core/lock-record.js';
 import type { Locks } from '../core/locks.js';
 import { type TickClaim, findDeadTick } from '../core/tick.js';
-import { mayOverlap } from './overlap.js';
+import { mayOverlap } from './tick-keys.js';
 import { buildClaimParams } from './claim-params.js';
 import { type Job, isPlanned, retriesDeadRuns } from './job.js';
 import { createTick } from './plan/tick-calculator.js';
@@ -34,9 +34,9 @@ const HIDDEN_OF_TURN: ReadonlySet<LockEventName> = new Set<LockEventName>([
 export interface ManualClaim {
   readonly tickMs: number;
   /** The lock of the run. */
-  readonly lease: Lease;
+  readonly lock: LockHandle;
   /** The lock that keeps other calls of `runNow()` out until the run has ended; `undefined` if it is the lock of the run. */
-  readonly turn: Lease | undefined;
+  readonly turn: LockHandle | undefined;
 }
 
 /**
@@ -63,16 +63,16 @@ export class ManualClaimer {
     requirePlan(job);
     const tickMs = this.#now(job);
     const turn = await this.#claimTurn(job);
-    if (!(turn instanceof Lease)) return turn;
-    if (mayOverlap(job)) return { tickMs, lease: turn, turn: undefined };
-    let lease: Lease | undefined;
+    if (!(turn instanceof LockHandle)) return turn;
+    if (mayOverlap(job)) return { tickMs, lock: turn, turn: undefined };
+    let lock: LockHandle | undefined;
     try {
       const claimed = await this.#claimRun(job);
-      if (!(claimed instanceof Lease)) return claimed;
-      lease = claimed;
-      return { tickMs, lease, turn };
+      if (!(claimed instanceof LockHandle)) return claimed;
+      lock = claimed;
+      return { tickMs, lock, turn };
     } finally {
-      if (!lease) await turn[Symbol.asyncDispose]();
+      if (!lock) await turn[Symbol.asyncDispose]();
     }
   }
 
@@ -82,7 +82,7 @@ export class ManualClaimer {
     return plan?.latest(nowMs) === nowMs ? nowMs + 1 : nowMs;
   }
 
-  async #claimTurn(job: Job): Promise<Lease | CronRunRecord> {
+  async #claimTurn(job: Job): Promise<LockHandle | CronRunRecord> {
     const { jobs, namespace, stopping, defaultLeaseMs } = this.#locks;
     const { key, options } = job;
     const storeKey = manualStoreKey(namespace, key);
@@ -98,8 +98,8 @@ export class ManualClaimer {
     const { leaseMs = defaultLeaseMs } = options;
     const turnLeaseMs = mayOverlap(job) ? leaseMs : Math.min(leaseMs, MAX_TURN_LEASE_MS);
     const result = await jobs.claimTick(key, { tick, leaseMs: turnLeaseMs, storeKey });
-    if (result instanceof Lease) {
-      if (!mayOverlap(job)) result.hides = HIDDEN_OF_TURN;
+    if (result instanceof LockHandle) {
+      if (!mayOverlap(job)) result.suppressedEvents = HIDDEN_OF_TURN;
       return result;
     }
     if (result.kind === 'unknown') throw unavailableError(key, result.cause);
@@ -107,14 +107,14 @@ export class ManualClaimer {
   }
 
   /** Claims the lock that the planned runs have, too. */
-  async #claimRun(job: Job): Promise<Lease | CronRunRecord> {
+  async #claimRun(job: Job): Promise<LockHandle | CronRunRecord> {
     const { jobs, stopping } = this.#locks;
     const { key, options } = job;
     for (;;) {
       const tick = await this.#findOldDeadRun(job);
       stopping.throwIfAborted();
       const result = await jobs.claimTick(key, { leaseMs: options.leaseMs, ...(tick && { tick }) });
-      if (result instanceof Lease) return result;
+      if (result instanceof LockHandle) return result;
       if (result.kind === 'unknown') throw unavailableError(key, result.cause);
       // Another process has claimed the tick of the dead run, or paused the job.
       if (result.kind === 'refused') {

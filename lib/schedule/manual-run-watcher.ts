@@ -1,7 +1,7 @@
 import { sleep } from '../core/clock.js';
 import { manualStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
-import { mayOverlap } from './overlap.js';
+import { mayOverlap } from './tick-keys.js';
 import type { Job } from './job.js';
 import { decodeRecords } from './run-record.js';
 

@@ -58,7 +58,7 @@ export class ManualRuns {
         isCalled = true;
         // Decorators above the method must not see the error.
         const claimed = await claimer.claim(job).catch(reject);
-        if (claimed && 'lease' in claimed) return this.#toRun(claimed, resolve, onEnd);
+        if (claimed && 'lock' in claimed) return this.#toRun(claimed, resolve, onEnd);
         if (claimed) resolve({ record: claimed, ended: undefined });
         return undefined;
       };
@@ -74,7 +74,7 @@ export class ManualRuns {
   }
 
   #toRun(
-    { tickMs, lease, turn }: ManualClaim,
+    { tickMs, lock, turn }: ManualClaim,
     onStart: (run: ManualRun) => void,
     onEnd: () => void,
   ): ClaimedRun {
@@ -82,7 +82,7 @@ export class ManualRuns {
     const ended = new Promise<CronRunRecord>((resolve) => (resolveEnd = resolve));
     let last: CronRunRecord | undefined;
     return {
-      ...{ tickMs, lease, turn, isManual: true },
+      ...{ tickMs, lock, turn, isManual: true },
       onRecord: (record) => {
         last = record;
         onStart({ record, ended });

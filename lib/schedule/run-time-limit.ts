@@ -1,4 +1,4 @@
-import type { Lease } from '../core/leases/lease.js';
+import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
 import type { Job } from './job.js';
 
@@ -10,7 +10,7 @@ class RunTimeoutError extends Error {
 interface LimitedRun {
   readonly locks: Locks;
   readonly job: Job;
-  readonly lease: Lease;
+  readonly lock: LockHandle;
 }
 
 /** Whether the run took longer than `maxRunMs`, and nothing else had ended it before. */
@@ -21,7 +21,7 @@ export const isTimedOut = (signal: AbortSignal): boolean => signal.reason instan
  * returned promise rejects, although the work may go on. It could otherwise block its job for ever.
  */
 export async function runWithTimeLimit(
-  { locks, job, lease }: LimitedRun,
+  { locks, job, lock }: LimitedRun,
   run: () => Promise<unknown>,
 ): Promise<unknown> {
   const { clock, defaultLeaseMs } = locks;
@@ -31,11 +31,11 @@ export async function runWithTimeLimit(
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
   let timer = clock.after(maxRunMs, () => {
     // The shutdown has aborted the run and waits for it. A run whose lease was lost is given up like any other.
-    if (lease.signal.aborted && !lease.isLost) return;
+    if (lock.signal.aborted && !lock.isLost) return;
     const error = new RunTimeoutError(
       `The run of the job "${job.key}" took longer than its maxRunMs, ${maxRunMs} ms. End it when its signal aborts, or raise maxRunMs.`,
     );
-    lease.abort(error);
+    lock.abort(error);
     timer = clock.after(leaseMs, () => giveUp(error));
   });
   try {

@@ -1,5 +1,5 @@
 import type { Clock } from '../core/clock.js';
-import { Lease } from '../core/leases/lease.js';
+import { LockHandle } from '../core/leases/lock-handle.js';
 import type { ClaimedRun } from './claimed-run.js';
 import type { JobInvoker } from './job-invoker.js';
 import type { Job } from './job.js';
@@ -44,9 +44,9 @@ export class TestRuns {
     const { clock, claimer, tickRuns } = this.#parts;
     const nowMs = clock.wallMs();
     const tickMs = givenTickMs ?? job.plan?.latest(nowMs) ?? nowMs;
-    const lease = await claimer.claimWithoutTick(job);
-    if (lease instanceof Lease) return { tickMs, lease };
-    tickRuns.emitSkipped(job, tickMs, lease);
+    const lock = await claimer.claimWithoutTick(job);
+    if (lock instanceof LockHandle) return { tickMs, lock };
+    tickRuns.emitSkipped(job, tickMs, lock);
     return undefined;
   }
 }

@@ -2,7 +2,7 @@ import type { TickSkipReason } from '../core/events.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import { unknownResult } from '../core/unknown-result.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
-import { Lease } from '../core/leases/lease.js';
+import { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
 import { sleep } from '../core/clock.js';
 import type { Elections } from '../election/elections.js';
@@ -12,10 +12,10 @@ import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
 import { DeadRunReporter } from './recovery/dead-run-reporter.js';
 import { PauseReporter } from './recovery/pause-reporter.js';
 import { buildClaimParams, jitterMsOf } from './claim-params.js';
-import { untimedStoreKey } from './overlap.js';
+import { untimedStoreKey } from './tick-keys.js';
 
 /** The result of a claim, or why there was none; `undefined` if the job was deleted, stopped or unregistered meanwhile. */
-export type ClaimOutcome = Lease | NotGranted | 'not-leader' | 'shutdown' | undefined;
+export type ClaimOutcome = LockHandle | NotGranted | 'not-leader' | 'shutdown' | undefined;
 
 /** Claims ticks of jobs in the store. */
 export class TickClaimer {
@@ -46,7 +46,7 @@ export class TickClaimer {
       const result = await this.#claim(job, params);
       if (result === 'shutdown') return result;
       this.#pauseReporter.report(job, isPaused(result));
-      if (result instanceof Lease) return result;
+      if (result instanceof LockHandle) return result;
       if (result.kind !== 'refused' || result.reason !== 'early') {
         this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
         return result;
@@ -84,7 +84,7 @@ export class TickClaimer {
     return this.#claim(job, buildClaimParams(job, tick, this.#locks, claimed));
   }
 
-  async #claim(job: Job, params: ClaimTickParams): Promise<Lease | NotGranted | 'shutdown'> {
+  async #claim(job: Job, params: ClaimTickParams): Promise<LockHandle | NotGranted | 'shutdown'> {
     const { storeKey } = params;
     const refusal =
       storeKey === undefined ? undefined : await this.#refusalByPause(job, { ...params, storeKey });
@@ -117,17 +117,17 @@ export class TickClaimer {
   }
 
   /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */
-  async claimWithoutTick(job: Job): Promise<Lease | TickSkipReason> {
+  async claimWithoutTick(job: Job): Promise<LockHandle | TickSkipReason> {
     const state = await this.#locks.jobs.readTicks(job.key);
     if (this.#locks.stopping.aborted) return 'shutdown';
     if (!state) return 'unavailable';
     if (state.isPaused) return 'paused';
     const storeKey = untimedStoreKey(job, (this.#callCount += 1), this.#locks);
-    const lease = await this.#locks.jobs.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
-    if (lease instanceof Lease) return lease;
-    return lease.kind === 'unknown' ? 'unavailable' : 'overlap';
+    const lock = await this.#locks.jobs.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
+    if (lock instanceof LockHandle) return lock;
+    return lock.kind === 'unknown' ? 'unavailable' : 'overlap';
   }
 }
 
-const isPaused = (result: Lease | NotGranted) =>
-  !(result instanceof Lease) && result.kind === 'refused' && result.reason === 'paused';
+const isPaused = (result: LockHandle | NotGranted) =>
+  !(result instanceof LockHandle) && result.kind === 'refused' && result.reason === 'paused';

@@ -1,7 +1,7 @@
 import type { AsyncResource } from 'node:async_hooks';
 import type { TickSkipReason } from '../core/events.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
-import { Lease } from '../core/leases/lease.js';
+import { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
 import type { ClaimedRun } from './claimed-run.js';
 import { type DeferredTick, DeferredTicks } from './deferred-ticks.js';
@@ -65,7 +65,7 @@ export class TickRuns {
   /** The run of a granted tick. A refused one is skipped, or deferred until a manual run has ended. */
   async #accept(job: Job, answered: AnsweredClaim): Promise<ClaimedRun | undefined> {
     const { tick, outcome } = answered;
-    if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
+    if (outcome instanceof LockHandle) return { tickMs: tick.tickMs, lock: outcome };
     if (await this.#defer(job, answered)) return undefined;
     const reason = this.recovery.handleRefusal(job, tick, outcome);
     if (reason !== undefined) this.emitSkipped(job, tick.tickMs, reason);
@@ -77,7 +77,8 @@ export class TickRuns {
     job: Job,
     { outcome, calls, isRepeated = false, ...deferred }: AnsweredClaim,
   ): Promise<boolean> {
-    const isTaken = typeof outcome === 'object' && !(outcome instanceof Lease) && outcome.kind === 'taken';
+    const isTaken =
+      typeof outcome === 'object' && !(outcome instanceof LockHandle) && outcome.kind === 'taken';
     if (!isTaken) return false;
     const current = this.deferred.callsOf(job) ?? calls;
     if (current) this.deferred.defer(job, deferred, current);
@@ -102,7 +103,7 @@ export class TickRuns {
    * Invokes the job for a tick whose timer fired long ago or never. Resolves with the result of the claim, while the run goes on;
    * with `undefined` if other decorators have ended without calling the method. A later call still claims the tick.
    */
-  #invoke(job: Job, tick: Tick, claimed?: Tick): Promise<Lease | NotGranted | undefined> {
+  #invoke(job: Job, tick: Tick, claimed?: Tick): Promise<LockHandle | NotGranted | undefined> {
     const { claimer, jobInvoker } = this.#parts;
     return new Promise((resolve) => {
       let isLate = false;
@@ -110,7 +111,7 @@ export class TickRuns {
         const calls = this.deferred.callsOf(job);
         const outcome = await claimer.claimNow(job, tick, claimed);
         if (typeof outcome === 'object') resolve(outcome);
-        if (outcome instanceof Lease) return { tickMs: tick.tickMs, lease: outcome };
+        if (outcome instanceof LockHandle) return { tickMs: tick.tickMs, lock: outcome };
         if (await this.#defer(job, { tick, claimed, outcome, calls })) return undefined;
         const reason = this.recovery.handleRefusal(job, tick, outcome);
         if (reason !== undefined && (isLate || reason === 'stale'))

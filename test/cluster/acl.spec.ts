@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { Lease } from '../../lib/core/leases/lease.js';
+import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import { Elections } from '../../lib/election/elections.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
@@ -82,10 +82,10 @@ describe('a user with the documented ACL', () => {
 
       const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 600_000 };
       const run = await ours.jobs.claimTick('job', { tick });
-      expect(run).toBeInstanceOf(Lease);
+      expect(run).toBeInstanceOf(LockHandle);
       await ours.jobs.appendHistory('job', 'ran');
       expect(await ours.jobs.readHistory('job')).toEqual(['ran']);
-      await (run as Lease).release();
+      await (run as LockHandle).release();
 
       const permit = await ours.acquire('permits', { permits: 2 });
       const writer = await ours.acquire('mode', { mode: 'write' });

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { etcdBackend } from '../../lib/backends/etcd/index.js';
-import { LeaseExtension } from '../../lib/backends/etcd/locks/lease-extension.js';
-import { OwnLocks } from '../../lib/backends/etcd/locks/own-locks.js';
+import { LockExtension } from '../../lib/backends/etcd/locks/lock-extension.js';
+import { OwnEntries } from '../../lib/backends/etcd/locks/own-entries.js';
 import { EtcdError } from '../../lib/backends/etcd/rpc/etcd-errors.js';
 import { put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session, SessionOverError } from '../../lib/backends/etcd/session/session.js';
@@ -105,13 +105,13 @@ it('held locks are renewed although etcd is full and a grant has an unknown outc
   const opened = await openSession();
   const { connection, session } = opened;
   const name = etcdKeys.lock('full', 'holder');
-  const ownLocks = new OwnLocks(connection, () => undefined);
+  const ownEntries = new OwnEntries(connection, () => undefined);
   const sessions = new Sessions({ connection, keyspace: etcdKeys, isInUse: () => true });
-  const extension = new LeaseExtension({ keyspace: etcdKeys, sessions, ownLocks });
+  const extension = new LockExtension({ keyspace: etcdKeys, sessions, ownEntries });
   const value = { isHeld: true as const, instance: 'x', leaseMs: 30_000, sinceMs: 0, tokenCount: 1 };
   const lock = { name, key: 'full', holder: 'holder', value, createRevision: 1n, modRevision: 1n };
   const endsAtMs = Infinity;
-  ownLocks.set({ ...lock, session, isHeld: true, leaseMs: 1_000, endsAtMs });
+  ownEntries.set({ ...lock, session, isHeld: true, leaseMs: 1_000, endsAtMs });
   await lose(opened);
   connection.onTransaction = ({ success }) =>
     success.some((one) => one.request_put)
@@ -120,7 +120,7 @@ it('held locks are renewed although etcd is full and a grant has an unknown outc
   await session.keepAlive(TIMEOUT_MS);
   expect(await extension.extend({ ...lock, leaseId: session.leaseId }, 1_000, TIMEOUT_MS)).toBe(true);
   await expect(session.prepare(1_000, TIMEOUT_MS)).rejects.toThrow('no space');
-  ownLocks.close();
+  ownEntries.close();
 });
 
 it('a session whose key is gone grants nothing', async () => {

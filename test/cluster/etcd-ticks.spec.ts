@@ -34,13 +34,13 @@ const claimOf = (key: string): TickRequest => {
 
 /** An earlier claim with an unknown outcome, which has had no effect. */
 const leaveInDoubt = async (
-  { sessions, ownLocks }: ReturnType<typeof open>,
+  { sessions, ownEntries }: ReturnType<typeof open>,
   { key, holder }: TickRequest,
 ) => {
   const name = etcdKeys.lock(key, holder);
   const session = sessions.get(LEASE_MS);
   await session.prepare(LEASE_MS, TIMEOUT_MS);
-  ownLocks.set({
+  ownEntries.set({
     ...{ name, key, session, createRevision: 0n, isHeld: true, leaseMs: LEASE_MS, isInDoubt: true },
     endsAtMs: systemClock.monotonicMs() + REST_MS,
   });
@@ -73,7 +73,7 @@ it('a claim waits for the deletion of what is left of an earlier one, which woul
     await Promise.race([result, delay(REST_MS)]);
   };
   const name = await leaveInDoubt(parts, request);
-  await until(() => result !== undefined && !parts.ownLocks.isEnding(name));
+  await until(() => result !== undefined && !parts.ownEntries.isEnding(name));
   expect(await result).toMatchObject({ kind: 'granted' });
   expect(await isInStore(name)).toBe(true);
 });
@@ -94,7 +94,7 @@ it('a claim waits for the deletion also if what is left ends while the claim is 
     release();
     await Promise.race([result, delay(REST_MS)]);
   };
-  await until(() => isDeleting && !parts.ownLocks.isEnding(name));
+  await until(() => isDeleting && !parts.ownEntries.isEnding(name));
   expect(await result).toMatchObject({ kind: 'granted' });
   expect(await isInStore(name)).toBe(true);
 });

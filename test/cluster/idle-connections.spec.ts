@@ -5,7 +5,7 @@ import type { DataSourceOptions } from 'typeorm';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { Lease } from '../../lib/core/leases/lease.js';
+import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
@@ -78,11 +78,11 @@ describe('a tick is claimed although idle connections have silently gone', () =>
       ends.push(() => locks.close());
       const tickMs = Date.now();
       const first = await claim(locks, tickMs - 1_000);
-      expect(first).toBeInstanceOf(Lease);
-      await (first as Lease).release();
+      expect(first).toBeInstanceOf(LockHandle);
+      await (first as LockHandle).release();
       await sleep(IDLE_MS);
       for (const proxy of proxies) proxy.silence();
-      expect(await claim(locks, tickMs)).toBeInstanceOf(Lease);
+      expect(await claim(locks, tickMs)).toBeInstanceOf(LockHandle);
     },
     LIMIT_MS,
   );
@@ -113,7 +113,7 @@ describe.each<readonly [string, Start]>([
       await sleep(IDLE_MS);
       for (const proxy of proxies) begin(proxy);
       const lock = await ask(locks);
-      expect(lock).toBeInstanceOf(Lease);
+      expect(lock).toBeInstanceOf(LockHandle);
       expect(await lock!.release()).toBe(true);
     },
     LIMIT_MS,

@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { Acquisition } from '../../lib/backends/redis/quorum/operations/acquisition.js';
-import { readTicks, setPaused } from '../../lib/backends/redis/quorum/operations/inspection.js';
+import { readTicks, setPaused } from '../../lib/backends/redis/quorum/operations/majority-queries.js';
 import { PendingVotes } from '../../lib/backends/redis/quorum/operations/pending-votes.js';
 import type { Quorum } from '../../lib/backends/redis/quorum/operations/quorum-operation.js';
 import { Release } from '../../lib/backends/redis/quorum/operations/release.js';

@@ -3,7 +3,7 @@ import { zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
 import { settle } from '../../lib/backends/zookeeper/session/settle.js';
 import { create, exists, getChildren } from '../../lib/backends/zookeeper/wire/operations.js';
-import { storeTime } from '../../lib/core/requests/store-time.js';
+import { deadlineIn } from '../../lib/core/requests/deadline.js';
 import { StoreTimeoutError } from '../../lib/core/requests/store-timeout.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import type { RestartableServer } from '../faults/injection/restartable-server.js';
@@ -88,8 +88,8 @@ it(
   async () => {
     const client = openZookeeperClient((await chooseServers()).join(), SESSION_TIMEOUT_MS);
     opened.push({ close: () => client.close(true) });
-    const session = await client.ready(storeTime(TIMEOUT_MS));
-    await client.createContainer(session, zookeeperKeys.bucketOf('settled'), storeTime(TIMEOUT_MS));
+    const session = await client.ready(deadlineIn(TIMEOUT_MS));
+    await client.createContainer(session, zookeeperKeys.bucketOf('settled'), deadlineIn(TIMEOUT_MS));
     await withholdMajority();
     const late = session.send(
       create({
@@ -101,17 +101,17 @@ it(
         acl: client.acl,
       }),
     );
-    await expect(session.await(late, storeTime(SHORT_MS))).rejects.toThrow(StoreTimeoutError);
+    await expect(session.await(late, deadlineIn(SHORT_MS))).rejects.toThrow(StoreTimeoutError);
     await expect(late).rejects.toThrow(/lost before a reply/);
     let isSettled = false;
     const settled = settle(session, late).then(() => (isSettled = true));
     await session.ready(TIMEOUT_MS);
-    await session.await(session.send(exists(zookeeperKeys.root)), storeTime(TIMEOUT_MS));
+    await session.await(session.send(exists(zookeeperKeys.root)), deadlineIn(TIMEOUT_MS));
     expect(isSettled).toBe(false);
     restoreMajority();
     await settled;
     const { names } = await session.await(
-      ...([session.send(getChildren(zookeeperKeys.bucketOf('settled'))), storeTime(TIMEOUT_MS)] as const),
+      ...([session.send(getChildren(zookeeperKeys.bucketOf('settled'))), deadlineIn(TIMEOUT_MS)] as const),
     );
     expect(names).toHaveLength(1);
   },

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { type ZookeeperBackend, zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
 import { settle } from '../../lib/backends/zookeeper/session/settle.js';
-import { TickRecords } from '../../lib/backends/zookeeper/ticks/tick-record.js';
+import { TickSnapshots } from '../../lib/backends/zookeeper/ticks/tick-snapshots.js';
 import { TickStates } from '../../lib/backends/zookeeper/ticks/tick-states.js';
 import type { SessionReply } from '../../lib/backends/zookeeper/wire/connection-types.js';
 import { HostConnection } from '../../lib/backends/zookeeper/wire/host-connection.js';
@@ -10,7 +10,7 @@ import { create, getChildren, sync } from '../../lib/backends/zookeeper/wire/ope
 import type { AcquisitionId } from '../../lib/core/backend.js';
 import type { Granted } from '../../lib/core/backend-results.js';
 import { delay } from '../../lib/core/real-timers.js';
-import { storeTime } from '../../lib/core/requests/store-time.js';
+import { deadlineIn } from '../../lib/core/requests/deadline.js';
 import { StoreTimeoutError } from '../../lib/core/requests/store-timeout.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
@@ -77,12 +77,12 @@ afterAll(() => server.stop());
 it('a request that is on its way when its connection is left never takes effect once another one was opened', async () => {
   const proxy = await openProxy();
   const client = openClient(`127.0.0.1:${proxy.port},${server.url}`);
-  const session = await client.ready(storeTime(TIMEOUT_MS));
+  const session = await client.ready(deadlineIn(TIMEOUT_MS));
   const bucket = zookeeperKeys.bucketOf('late');
-  await client.createContainer(session, bucket, storeTime(TIMEOUT_MS));
+  await client.createContainer(session, bucket, deadlineIn(TIMEOUT_MS));
   proxy.setConditions({ up: 'hold' });
   const late = session.send(entry('late', 'late'));
-  await expect(session.await(late, storeTime(2 * SHORT_MS))).rejects.toThrow(StoreTimeoutError);
+  await expect(session.await(late, deadlineIn(2 * SHORT_MS))).rejects.toThrow(StoreTimeoutError);
   await expect(late).rejects.toThrow(/lost before a reply/);
   await settle(session, late);
   // It is delivered now, over the connection of before.
@@ -158,7 +158,7 @@ it('a lock of a session that has ended is released without a trace', async () =>
 it('a pause whose reply was lost is refused only once it cannot take effect any more', async () => {
   const proxy = await openProxy();
   const client = openClient(`127.0.0.1:${proxy.port},${server.url}`);
-  const ticks = new TickStates(client, new TickRecords(client));
+  const ticks = new TickStates(client, new TickSnapshots(client));
   await ticks.register('paused', TIMEOUT_MS);
   const isWrite = (request: Buffer) => request.includes('"isPaused":true');
   proxy.setConditions({ holdsFrom: isWrite });
@@ -180,11 +180,11 @@ it('everything is created again after somebody has deleted it, and locks of befo
 
 it('a caller waits for a slow server only for its own time, and the server is left', async () => {
   const client = openClient();
-  const session = await client.ready(storeTime(TIMEOUT_MS));
+  const session = await client.ready(deadlineIn(TIMEOUT_MS));
   await freeze(server);
   try {
     const reply = session.send(sync('/'));
-    await expect(session.await(reply, storeTime(2 * SHORT_MS))).rejects.toThrow(StoreTimeoutError);
+    await expect(session.await(reply, deadlineIn(2 * SHORT_MS))).rejects.toThrow(StoreTimeoutError);
     await expect(reply).rejects.toThrow(/lost before a reply/);
   } finally {
     thaw(server);
@@ -195,9 +195,9 @@ it('a process that was busy for longer than a timeout gets the reply that waits 
   const client = openClient();
   let timesLost = 0;
   client.onLost(() => (timesLost += 1));
-  const session = await client.ready(storeTime(TIMEOUT_MS));
+  const session = await client.ready(deadlineIn(TIMEOUT_MS));
   await freeze(server);
-  const reply = session.await(session.send(sync('/')), storeTime(4 * SHORT_MS));
+  const reply = session.await(session.send(sync('/')), deadlineIn(4 * SHORT_MS));
   // Time for the request to leave this process. The server replies while the event loop is blocked.
   await delay(SHORT_MS / 2);
   await new Promise(setImmediate);
@@ -211,11 +211,11 @@ it('a process that was busy while it waited for a reply does not blame the serve
   const client = openClient();
   let timesLost = 0;
   client.onLost(() => (timesLost += 1));
-  const session = await client.ready(storeTime(TIMEOUT_MS));
+  const session = await client.ready(deadlineIn(TIMEOUT_MS));
   await freeze(server);
   try {
     const late = session
-      .await(session.send(sync('/')), storeTime(2 * SHORT_MS))
+      .await(session.send(sync('/')), deadlineIn(2 * SHORT_MS))
       .catch((error: unknown) => error);
     await new Promise(setImmediate);
     blockEventLoop(4 * SHORT_MS);
@@ -230,7 +230,7 @@ it('a server that stops answering is left for the next one, also if nobody waits
   const proxy = await openProxy();
   const client = openClient(`127.0.0.1:${proxy.port},${server.url}`, 2_000);
   client.isInUse = () => true;
-  const session = await client.ready(storeTime(TIMEOUT_MS));
+  const session = await client.ready(deadlineIn(TIMEOUT_MS));
   let timesLost = 0;
   client.onLost(() => (timesLost += 1));
   proxy.setConditions({ up: 'hold', down: 'hold' });

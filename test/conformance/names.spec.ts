@@ -8,7 +8,7 @@ import { fencedSet } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
-import { Lease } from '../../lib/core/leases/lease.js';
+import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import type { Lock } from '../../lib/core/lock.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { serviceUrl } from '../support/environment.js';
@@ -148,7 +148,7 @@ describe.each(backends)('%s', (_, open) => {
     const locks = locksOn(opens(), `${namespaces[2]}${Date.now()}`);
     const tick = { tickMs: Date.now() - 1_000, maxEarlyMs: 500, staleAfterMs: 60_000 };
     for (const [index, job] of jobs.entries()) {
-      expect(await locks.jobs.claimTick(job, { tick })).toBeInstanceOf(Lease);
+      expect(await locks.jobs.claimTick(job, { tick })).toBeInstanceOf(LockHandle);
       await locks.jobs.appendHistory(job, notes[index]!);
     }
     for (const [index, job] of jobs.entries())

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
-import type { Lease } from '../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { TIMED } from '../properties/timed-redis.js';
 import { bareLocks } from '../support/bare-locks.js';
@@ -66,7 +66,7 @@ describe('tokenMemoryMs', () => {
     const { jobs } = forgetful(namespace);
     const key = `{${namespace}/job:job}:lock`;
     const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
-    const run = (await jobs.claimTick('job', { tick, leaseMs: 60_000 })) as Lease;
+    const run = (await jobs.claimTick('job', { tick, leaseMs: 60_000 })) as LockHandle;
     await jobs.setPaused('job', true);
     expect(await redis.pttl(key)).toBe(-1);
     await run.extend(90_000);
@@ -74,7 +74,7 @@ describe('tokenMemoryMs', () => {
     run.endRun();
     await run.release();
     expect(await redis.pttl(key)).toBe(-1);
-    await ((await jobs.claimTick('job', {})) as Lease).release();
+    await ((await jobs.claimTick('job', {})) as LockHandle).release();
     expect(await redis.pttl(key)).toBe(-1);
     expect(await keysOf(namespace)).toContain(key);
     await jobs.setPaused('job', false);

@@ -57,13 +57,13 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the work of a run or a term releases its lock',
     file: 'lib/core/lock-context.ts',
-    find: "const lock = lease.purpose === 'lock' ? lease : new BorrowedLock(lease);",
-    replace: 'const lock = lease;',
+    find: "const view = lock.purpose === 'lock' ? lock : new BorrowedLock(lock);",
+    replace: 'const view = lock;',
     specs: ['test/nest/borrowed-locks'],
   },
   {
     title: 'a reentrant lock is not stopped when the outer work ends',
-    file: 'lib/core/leases/lease.ts',
+    file: 'lib/core/leases/lock-handle.ts',
     find: `    this.abortViews(() => outerReleasedError(this.key));
 `,
     replace: '',
@@ -195,8 +195,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a leader does not check the clock',
     file: TERM,
-    find: 'return this.#lease.isValid() && !this.leaderTerm.signal.aborted;',
-    replace: 'return this.#lease.isHeld && !this.#hasStoppedWaiting;',
+    find: 'return this.#lock.isValid() && !this.leaderTerm.signal.aborted;',
+    replace: 'return this.#lock.isHeld && !this.#hasStoppedWaiting;',
     specs: ['test/unit/election'],
   },
   {
@@ -209,7 +209,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the lease of a leader whose work does not end is renewed for ever',
     file: TERM,
-    find: '    this.#lease.letLapse();\n',
+    find: '    this.#lock.stopRenewing();\n',
     replace: '',
     specs: ['test/unit/election'],
   },
@@ -323,10 +323,10 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a registration whose row was removed meanwhile registers nothing (SQL)',
-    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    file: 'lib/backends/typeorm/requests/tick-claims.ts',
     find: 'return isWritten ? state : registerTicks(statements, session, key);',
     replace: 'return isWritten ? state : readTicks(statements, session, key);',
-    specs: ['test/unit/backends/typeorm/requests/tick-requests'],
+    specs: ['test/unit/backends/typeorm/requests/tick-claims'],
   },
   {
     title: 'release does not check the holder of the key (MariaDB)',
@@ -564,9 +564,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'validity counts from the reply',
     file: 'lib/core/leases/acquirer.ts',
-    find: `return new Grant({ key, request, granted: result, sentAt, lastsUntilMs }, clock);`,
+    find: `return new Grant({ key, request, granted: result, sentAt, latestStoreEndMs }, clock);`,
     replace: `const now = { monotonicMs: clock.monotonicMs(), wallMs: sentAt.wallMs };
-    return new Grant({ key, request, granted: result, sentAt: now, lastsUntilMs }, clock);`,
+    return new Grant({ key, request, granted: result, sentAt: now, latestStoreEndMs }, clock);`,
     specs: ['test/unit/core'],
   },
   {
@@ -607,7 +607,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lease is trusted after the machine slept',
-    file: 'lib/core/leases/lease.ts',
+    file: 'lib/core/leases/lock-handle.ts',
     find: 'if (this.grant.clocksAgree) return true;',
     replace: `return true;`,
     specs: ['test/unit/core'],
@@ -622,7 +622,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lost lock stays in the store for as long as its last renewal made it last',
-    file: 'lib/core/leases/lease.ts',
+    file: 'lib/core/leases/lock-handle.ts',
     find: 'else this.#held.releaseLost(onSent);',
     replace: 'else onSent?.();',
     specs: ['test/unit/core'],
@@ -644,9 +644,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a failed release hides how the work ended',
     file: 'lib/core/leases/held-locks.ts',
-    find: `await whenReleaseSent(lease);
+    find: `await whenReleaseSent(lock);
       throw`,
-    replace: `await lease.release();
+    replace: `await lock.release();
       throw`,
     specs: ['test/unit/core'],
   },
@@ -654,7 +654,7 @@ export const mutants: readonly Mutant[] = [
     title: 'locks of running work are released at shutdown',
     file: 'lib/core/leases/held-locks.ts',
     find: 'return this.#drop([...this.#list].filter',
-    replace: `for (const { grant } of this.#list) this.#releaser.release(grant.request, grant.lastsUntilMs);
+    replace: `for (const { grant } of this.#list) this.#releaser.release(grant.request, grant.latestStoreEndMs);
     return this.#drop([...this.#list].filter`,
     specs: ['test/nest/shutdown'],
   },
@@ -862,7 +862,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a resumption does not wait for the pending write of a pause that has failed (SQL)',
-    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    file: 'lib/backends/typeorm/requests/tick-claims.ts',
     find: 'if (isSame && !row) return;',
     replace: 'if (isSame) return;',
     specs: ['test/cluster/pending-pause'],
@@ -1035,7 +1035,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a manual run ends the dead run of a tick',
     file: 'lib/schedule/job-run.ts',
-    find: 'reported.isManual ? lease.grant.attempt > 1 :',
+    find: 'reported.isManual ? lock.grant.attempt > 1 :',
     replace: 'reported.isManual ? true :',
     specs: ['test/nest/run-now'],
   },
@@ -1084,7 +1084,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run that a manual run has taken over is retried',
     file: 'lib/schedule/job-run.ts',
-    find: 'reported.isManual ? lease.grant.attempt > 1 :',
+    find: 'reported.isManual ? lock.grant.attempt > 1 :',
     replace: 'reported.isManual ? false :',
     specs: ['test/cluster/run-now'],
   },
@@ -1135,12 +1135,12 @@ export const mutants: readonly Mutant[] = [
     title: 'a lock that the store has given away ends without an event',
     file: 'lib/core/leases/lease-end-events.ts',
     find: "else if (result.kind === 'gone')",
-    replace: "else if (result.kind === 'gone' && lease.label === '')",
+    replace: "else if (result.kind === 'gone' && handle.label === '')",
     specs: ['test/unit/core/event-fields'],
   },
   {
     title: 'the time of holding a lock contains the wait',
-    file: 'lib/core/leases/lease.ts',
+    file: 'lib/core/leases/lock-handle.ts',
     find: 'this.acquiredAtMs = startedAtMs + waitedMs;',
     replace: 'this.acquiredAtMs = startedAtMs;',
     specs: ['test/unit/core/event-fields'],
@@ -1231,7 +1231,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'quorum: a lock that servers which are down may hold is not shown',
-    file: 'lib/backends/redis/quorum/operations/inspection.ts',
+    file: 'lib/backends/redis/quorum/operations/majority-queries.ts',
     find: 'largest.length + silentCount >= servers.needed',
     replace: 'largest.length >= servers.needed',
     specs: ['test/cluster/quorum-partial'],
@@ -1344,8 +1344,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a run that has lost its lock is never given up',
     file: 'lib/schedule/run-time-limit.ts',
-    find: 'if (lease.signal.aborted && !lease.isLost) return;',
-    replace: 'if (lease.signal.aborted) return;',
+    find: 'if (lock.signal.aborted && !lock.isLost) return;',
+    replace: 'if (lock.signal.aborted) return;',
     specs: ['test/unit/schedule/run-time-limit'],
   },
   {
@@ -1433,7 +1433,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the time limit aborts a run that the shutdown has aborted',
     file: 'lib/schedule/run-time-limit.ts',
-    find: 'if (lease.signal.aborted && !lease.isLost) return;',
+    find: 'if (lock.signal.aborted && !lock.isLost) return;',
     replace: '',
     specs: ['test/unit/schedule/run-time-limit'],
   },
@@ -1703,7 +1703,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a lost lock of several keys keeps its other keys',
     file: 'lib/core/kinds/composite-lock.ts',
-    find: `for (const part of this.parts) if (part instanceof Lease) part.letLapse();`,
+    find: `for (const part of this.parts) if (part instanceof LockHandle) part.stopRenewing();`,
     replace: ``,
     specs: ['test/unit/core/kinds/several-keys'],
   },
@@ -1752,7 +1752,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the lock that keeps other manual runs out publishes its own end',
     file: 'lib/schedule/manual-claimer.ts',
-    find: 'if (!mayOverlap(job)) result.hides = HIDDEN_OF_TURN;',
+    find: 'if (!mayOverlap(job)) result.suppressedEvents = HIDDEN_OF_TURN;',
     replace: '',
     specs: ['test/nest/run-now'],
   },
@@ -1939,8 +1939,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'withLock resolves before its release is sent',
     file: 'lib/core/leases/held-locks.ts',
-    find: `return whenReleaseSent(lease);`,
-    replace: `return lease.startRelease({});`,
+    find: `return whenReleaseSent(lock);`,
+    replace: `return lock.startRelease({});`,
     specs: ['test/unit/core'],
   },
   {
@@ -2038,7 +2038,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'ticks: a server that has become read-only goes on refusing claims (MySQL)',
-    file: 'lib/backends/typeorm/requests/tick-requests.ts',
+    file: 'lib/backends/typeorm/requests/tick-claims.ts',
     find: 'if (snapshot.isReadOnly) await checkWritable(statements, session);',
     replace: '',
     specs: ['test/conformance/mariadb-settings'],
@@ -2588,7 +2588,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a transaction that outlives the lock it is used under is not noticed',
-    file: 'lib/core/leases/lease.ts',
+    file: 'lib/core/leases/lock-handle.ts',
     find: 'if (hasOpenTransaction(this))',
     replace: 'if (false)',
     specs: ['test/resource/open-transaction'],
@@ -3161,7 +3161,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: each key is an event',
     file: 'lib/core/events.ts',
-    find: 'if (subject?.hides?.has(name)) return;',
+    find: 'if (subject?.suppressedEvents?.has(name)) return;',
     replace: '',
     specs: [KEYS_SPEC],
   },
@@ -3219,11 +3219,11 @@ export const mutants: readonly Mutant[] = [
     title: 'permits: a call that does not wait asks for several at once',
     file: SLOT_RACE,
     find: `      const other = await this.#tryOne(index, { isFirst: false });
-      if ('lease' in other) return other;`,
+      if ('handle' in other) return other;`,
     replace: `      void index;
       const slots = await Promise.all(others.map((one) => this.#tryOne(one, { isFirst: false })));
-      const [other, ...more] = slots.filter((one) => 'lease' in one);
-      releaseAll(more.map(({ lease }) => lease));
+      const [other, ...more] = slots.filter((one) => 'handle' in one);
+      releaseAll(more.map(({ handle }) => handle));
       if (other) return other;
       break;`,
     specs: [PERMITS_SPEC],
@@ -3239,7 +3239,7 @@ export const mutants: readonly Mutant[] = [
     title: 'permits: the renewal of a permit that was not asked for first is not published',
     file: SLOT_RACE,
     find: `hasWon = true;
-              lease.hides = HIDDEN_IN_WHOLE;`,
+              handle.suppressedEvents = HIDDEN_IN_WHOLE;`,
     replace: 'hasWon = true;',
     specs: [PERMITS_SPEC],
   },
@@ -3302,7 +3302,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: they are renewed although the caller does not want it',
     file: SEVERAL_KEYS,
-    find: 'if (!this.#call.renew) lease.letLapse();',
+    find: 'if (!this.#call.renew) handle.stopRenewing();',
     replace: '',
     specs: [KEYS_SPEC],
   },
@@ -3316,7 +3316,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: a release that was not confirmed is published by each key',
     file: SEVERAL_KEYS,
-    find: 'lease.hides = HIDDEN_IN_WHOLE;',
+    find: 'handle.suppressedEvents = HIDDEN_IN_WHOLE;',
     replace: '',
     specs: [KEYS_SPEC],
   },
@@ -3443,7 +3443,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a reader joins a grant that is lost',
     file: READ_GRANT,
-    find: 'return this.hasReaders && this.lease.isValid();',
+    find: 'return this.hasReaders && this.handle.isValid();',
     replace: 'return this.hasReaders;',
     specs: [READ_WRITE_SPEC],
   },
@@ -3560,15 +3560,14 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a writer that is not renewed has the rest of its lease',
     file: WRITE_ACQUISITION,
-    find: 'lease.extend(leaseMs)',
-    replace: 'lease.isConfirmed()',
+    find: 'handle.extend(leaseMs)',
+    replace: 'handle.isConfirmed()',
     specs: [READ_WRITE_SPEC],
   },
   {
     title: 'read and write: a writer that shall not be renewed is renewed',
     file: WRITE_ACQUISITION,
-    find: `    for (const lease of leases) lease.letLapse();
-`,
+    find: '    for (const handle of handles) handle.stopRenewing();\n',
     replace: '',
     specs: [READ_WRITE_SPEC],
   },
@@ -3704,15 +3703,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a run counts as lost because of another lock',
     file: 'lib/schedule/job-run.ts',
-    find: ' && error.key === lease.key',
+    find: ' && error.key === lock.key',
     replace: '',
     specs: ['test/nest/traced-events.spec.ts'],
   },
   {
     title: 'several keys: a call that does not wait returns a lock of which a key is lost',
     file: 'lib/core/kinds/try-parts.ts',
-    find: 'result instanceof Lease && !result.isLost',
-    replace: 'result instanceof Lease',
+    find: 'result instanceof LockHandle && !result.isLost',
+    replace: 'result instanceof LockHandle',
     specs: ['test/unit/core/kinds/several-keys.spec.ts'],
   },
   {
@@ -3760,8 +3759,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a renewal restores a lost lock',
     file: 'lib/backends/etcd/locks/renewals.ts',
-    find: 'if (!stored?.value.isHeld || ownLocks.isEnding(stored.name)) return LOST;',
-    replace: "if (!stored?.value.isHeld || ownLocks.isEnding(stored.name)) return { kind: 'renewed' };",
+    find: 'if (!stored?.value.isHeld || ownEntries.isEnding(stored.name)) return LOST;',
+    replace: "if (!stored?.value.isHeld || ownEntries.isEnding(stored.name)) return { kind: 'renewed' };",
     specs: ['test/conformance/etcd.spec'],
   },
   {
@@ -3797,11 +3796,11 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/etcd/locks/acquisition-requests.ts',
     find: 'const ifNew = mayWait ? [transaction([wasCreatedAt(name, 0n)], [queue])] : [];',
     replace: 'const ifNew = mayWait ? [queue] : [];',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: a lock that is not renewed stays',
-    file: 'lib/backends/etcd/locks/own-locks.ts',
+    file: 'lib/backends/etcd/locks/own-entries.ts',
     find: 'if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;',
     replace: 'if (!lock.session.isOver) continue;',
     specs: ['test/conformance/etcd.spec'],
@@ -3811,7 +3810,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/core/requests/abandoned-places.ts',
     find: 'if (nowMs - known.sinceMs < MAX_TURN_MS) return;',
     replace: 'if (nowMs - known.sinceMs < 1e9) return;',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: tokens are added while others wait',
@@ -3822,7 +3821,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: a tick is claimed without a look at its record',
-    file: 'lib/backends/etcd/ticks/tick-requests.ts',
+    file: 'lib/backends/etcd/ticks/tick-claims.ts',
     find: '[isUnchanged(keyspace.tick(key), revision), isEmpty(keyspace.locksOf(key))],',
     replace: '[isEmpty(keyspace.locksOf(key))],',
     specs: ['test/conformance/etcd.spec'],
@@ -3869,8 +3868,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a late grant is not fenced off',
     file: 'lib/backends/etcd/session/session.ts',
-    find: `      await this.fenceOff(time.leftMs);
-`,
+    find: `      await this.fenceOff(deadline.leftMs);
+      `,
     replace: '',
     specs: ['test/cluster/etcd-session'],
   },
@@ -3914,48 +3913,48 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/core/requests/sweep-timer.ts',
     find: 'if (atMs >= this.#atMs) return;',
     replace: 'if (this.#atMs < Infinity) return;',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: a grant whose reply was lost is forgotten',
     file: 'lib/backends/etcd/locks/acquisitions.ts',
-    find: 'ownLocks.doubt({ name: keyspace.lock(key, holder), key, session, leaseMs });',
-    replace: 'void [keyspace, ownLocks, key, holder, session, leaseMs];',
-    specs: ['test/cluster/etcd-own-locks'],
+    find: 'ownEntries.markUnknown({ name: keyspace.lock(key, holder), key, session, leaseMs });',
+    replace: 'void [keyspace, ownEntries, key, holder, session, leaseMs];',
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: an ended lock is deleted outside its session',
-    file: 'lib/backends/etcd/locks/own-locks.ts',
+    file: 'lib/backends/etcd/locks/own-entries.ts',
     find: `        await session.transact(
           part.map(([, { name }]) => remove({ key: name })),
           DELETE_TIMEOUT_MS,
         );`,
     replace: `        const success = part.map(([, { name }]) => remove({ key: name }));
         await this.#connection.call('KV.Txn', { compare: [], success }, DELETE_TIMEOUT_MS);`,
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: what is being deleted is granted',
     file: 'lib/backends/etcd/locks/acquisitions.ts',
-    find: 'const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));',
-    replace: 'const isEnding = ownLocks.isEnding(keyspace.lock(key, `${holder}?`));',
-    specs: ['test/cluster/etcd-own-locks'],
+    find: 'const isEnding = ownEntries.isEnding(keyspace.lock(key, holder));',
+    replace: 'const isEnding = ownEntries.isEnding(keyspace.lock(key, `${holder}?`));',
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: a place in the queue that ends while its grant is on the way is deleted',
-    file: 'lib/backends/etcd/locks/own-locks.ts',
+    file: 'lib/backends/etcd/locks/own-entries.ts',
     find: 'if (this.#inFlight.has(name)) continue;',
     replace: 'if (this.#inFlight.has(`${name}?`)) continue;',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: a place in the queue that has ended is found out too late',
     file: 'lib/backends/etcd/locks/acquisitions.ts',
     find: `    return placed.filter(({ index, request: { key, holder } }) => {
-      const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));`,
+      const isEnding = ownEntries.isEnding(keyspace.lock(key, holder));`,
     replace: `    return placed.filter(({ index, queuedAt, request: { key, holder } }) => {
-      const isEnding = queuedAt !== undefined && ownLocks.isEnding(keyspace.lock(key, holder));`,
-    specs: ['test/cluster/etcd-own-locks'],
+      const isEnding = queuedAt !== undefined && ownEntries.isEnding(keyspace.lock(key, holder));`,
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: a transaction that fences overtake takes the session for over',
@@ -3980,7 +3979,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: a renewal fences off, which a full etcd refuses',
-    file: 'lib/backends/etcd/locks/lease-extension.ts',
+    file: 'lib/backends/etcd/locks/lock-extension.ts',
     find: 'await own.session.confirm(leaseMs, timeoutMs);',
     replace: 'await own.session.prepare(leaseMs, timeoutMs);',
     specs: ['test/cluster/etcd-session'],
@@ -3991,7 +3990,7 @@ export const mutants: readonly Mutant[] = [
     find: `    if (this.#isClosed) throw new EtcdError('the backend was closed', { hasNoEffect: true });
 `,
     replace: '',
-    specs: ['test/cluster/etcd-own-locks'],
+    specs: ['test/cluster/etcd-own-entries'],
   },
   {
     title: 'etcd: a refused watch is taken for a running one',
@@ -4037,14 +4036,14 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: a pause fails if the session has ended',
-    file: 'lib/backends/etcd/ticks/tick-requests.ts',
+    file: 'lib/backends/etcd/ticks/tick-claims.ts',
     find: 'while (!(await unlessSessionOver(this.#trySetPaused(pause))));',
     replace: 'while (!(await this.#trySetPaused(pause)));',
     specs: ['test/cluster/etcd-ticks'],
   },
   {
     title: 'etcd: a claim does not wait for the deletion of what is left of an earlier one',
-    file: 'lib/backends/etcd/ticks/tick-requests.ts',
+    file: 'lib/backends/etcd/ticks/tick-claims.ts',
     find: `    if (this.#isEnding(name)) return undefined;
 `,
     replace: '',
@@ -4052,8 +4051,8 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'etcd: what is left of an earlier claim is deleted while the next one is on its way',
-    file: 'lib/backends/etcd/ticks/tick-requests.ts',
-    find: 'return ownLocks.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));',
+    file: 'lib/backends/etcd/ticks/tick-claims.ts',
+    find: 'return ownEntries.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));',
     replace: 'return this.#transactClaim(request, { ...claim, name, session });',
     specs: ['test/cluster/etcd-ticks'],
   },

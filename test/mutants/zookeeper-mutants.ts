@@ -1,12 +1,12 @@
 import type { Mutant } from './mutants.js';
 
 const ACQUISITIONS = 'lib/backends/zookeeper/locks/acquisitions.ts';
-const OWN_LOCKS = 'lib/backends/zookeeper/locks/own-locks.ts';
+const OWN_LOCKS = 'lib/backends/zookeeper/locks/own-entries.ts';
 const SESSION = 'lib/backends/zookeeper/session/session.ts';
 const SESSION_LEASE = 'lib/backends/zookeeper/session/session-lease.ts';
 const TICK_CLAIMS = 'lib/backends/zookeeper/ticks/tick-claims.ts';
 const LAWS = ['test/conformance/zookeeper'];
-const OWN_LOCKS_SPEC = ['test/cluster/zookeeper-own-locks'];
+const OWN_LOCKS_SPEC = ['test/cluster/zookeeper-own-entries'];
 const LATE_COMMIT_SPEC = ['test/cluster/zookeeper-late-commit'];
 const SESSION_SPEC = ['test/cluster/zookeeper-session'];
 const ENSEMBLE = 'test/services/zookeeper-ensemble.ts';
@@ -17,7 +17,8 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a place in the queue is granted whoever is before it',
     file: ACQUISITIONS,
-    find: 'if (index > 0) return mayWait(request)',
+    find: `if (index > 0)
+      return mayWait(request)`,
     replace: 'if (index > 1) return mayWait(request)',
     specs: LAWS,
   },
@@ -87,7 +88,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a request is settled as soon as there is another connection',
     file: 'lib/backends/zookeeper/session/settle.ts',
-    find: 'await session.await(session.heartbeat(), time);',
+    find: 'await session.await(session.heartbeat(), deadline);',
     replace: '',
     specs: LATE_COMMIT_SPEC,
   },
@@ -100,14 +101,14 @@ export const zookeeperMutants: readonly Mutant[] = [
   },
   {
     title: 'zookeeper: a renewal does not look whether the lock is still there',
-    file: 'lib/backends/zookeeper/locks/lease-extension.ts',
+    file: 'lib/backends/zookeeper/locks/lock-extension.ts',
     find: 'if (!stat) {',
     replace: 'if (stat === null) {',
     specs: LAWS,
   },
   {
     title: 'zookeeper: a longer lease is not written',
-    file: 'lib/backends/zookeeper/locks/lease-extension.ts',
+    file: 'lib/backends/zookeeper/locks/lock-extension.ts',
     find: 'const isLonger = value.leaseMs > lock.value.leaseMs;',
     replace: 'const isLonger = value.leaseMs < lock.value.leaseMs;',
     specs: LAWS,
@@ -185,7 +186,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   },
   {
     title: 'zookeeper: a tick is claimed although its record has changed',
-    file: 'lib/backends/zookeeper/ticks/tick-record.ts',
+    file: 'lib/backends/zookeeper/ticks/tick-snapshots.ts',
     find: 'if (version !== undefined) return setData(path, data, version);',
     replace: 'if (version !== undefined) return setData(path, data);',
     specs: LAWS,

@@ -2,7 +2,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import type { ZookeeperClient } from '../../lib/backends/zookeeper/session/client.js';
 import { exists } from '../../lib/backends/zookeeper/wire/operations.js';
-import { storeTime } from '../../lib/core/requests/store-time.js';
+import { deadlineIn } from '../../lib/core/requests/deadline.js';
 import { onZookeeper, openZookeeperClient, zookeeperKeys } from '../support/zookeeper.js';
 import { type ZookeeperEnsemble, standsStill, startZookeeperEnsemble } from './zookeeper-ensemble.js';
 
@@ -25,7 +25,7 @@ const pids = () => ensemble.members.map(({ service }) => service.pid);
 const connectToLeader = async (): Promise<ZookeeperClient> => {
   const client = openZookeeperClient((await ensemble.leader()).service.url);
   opened.push(client);
-  await client.ready(storeTime(TIMEOUT_MS));
+  await client.ready(deadlineIn(TIMEOUT_MS));
   return client;
 };
 

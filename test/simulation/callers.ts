@@ -1,4 +1,4 @@
-import type { Lease } from '../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import {
   type LockError,
   LockLostError,
@@ -69,7 +69,7 @@ export class Callers {
     if (controller) this.#abortable.add(controller);
     const options = { leaseMs, waitMs, renew, ...(controller && { signal: controller.signal }) };
     const result = random.chance(0.5)
-      ? this.locks.acquire(key, options).then((lease) => this.#hold(pending, key, lease as Lease))
+      ? this.locks.acquire(key, options).then((lock) => this.#hold(pending, key, lock as LockHandle))
       : this.#work(pending, key, options);
     result
       .catch((error: unknown) => this.#refused(pending, error))
@@ -84,7 +84,7 @@ export class Callers {
     const pending = checker.started(process, `tryAcquire("${key}")`, within(MIN_WAIT_MS));
     this.locks.tryAcquire(key, { leaseMs }).then(
       (lease) => {
-        if (lease) this.#hold(pending, key, lease as Lease);
+        if (lease) this.#hold(pending, key, lease as LockHandle);
         else checker.settled(pending);
       },
       (error: unknown) => this.#refused(pending, error),
@@ -114,7 +114,7 @@ export class Callers {
     if (!hold) return;
     const leaseMs = random.pick(config.leasesMs) * random.pick([1, 1, 3]);
     const pending = checker.started(process, `extend("${hold.key}")`, within(MAX_RELEASE_MS));
-    hold.lease.extend(leaseMs).then(
+    hold.handle.extend(leaseMs).then(
       () => checker.settled(pending),
       (error: unknown) => {
         checker.settled(pending);
@@ -134,7 +134,7 @@ export class Callers {
     hold.isReleased = true;
     this.#holds.delete(hold);
     const pending = checker.started(process, `release("${hold.key}")`, within(MAX_RELEASE_MS));
-    hold.lease.release().then(
+    hold.handle.release().then(
       (isReleased) => {
         checker.settled(pending);
         checker.releaseSettled(hold, isReleased);
@@ -189,9 +189,9 @@ export class Callers {
     return holds.length > 0 ? random.pick(holds) : undefined;
   }
 
-  #hold(pending: PendingCall, key: string, lease: Lease): void {
+  #hold(pending: PendingCall, key: string, handle: LockHandle): void {
     const { random, checker, config } = this.#parts;
-    const hold = checker.granted(pending, key, lease, random.chance(0.5));
+    const hold = checker.granted(pending, key, handle, random.chance(0.5));
     this.#holds.add(hold);
     if (this.releasesAtOnce) this.releaseHold(hold);
     else {
@@ -212,10 +212,10 @@ export class Callers {
     const progress: { hold?: Hold; ending?: PendingCall; wasLost?: boolean } = {};
     try {
       const result = await this.locks.withLock(key, options, async (lock) => {
-        const hold = (progress.hold = checker.granted(pending, key, lock as Lease, random.chance(0.5)));
+        const hold = (progress.hold = checker.granted(pending, key, lock as LockHandle, random.chance(0.5)));
         try {
           await this.#untilEnd();
-          progress.wasLost = (lock as Lease).isLost;
+          progress.wasLost = (lock as LockHandle).isLost;
         } finally {
           const ending = `the end of work under "${key}"`;
           progress.ending = checker.started(process, ending, within(MAX_RELEASE_MS));

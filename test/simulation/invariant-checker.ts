@@ -1,6 +1,6 @@
 import type { BatchResult, RequestBatch } from '../../lib/core/backend.js';
 import type { Grant } from '../../lib/core/leases/grant.js';
-import type { Lease } from '../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import type { StoreObserver } from './sim-connection.js';
 import type { SimProcess } from './sim-process.js';
 import type { SimStore } from './sim-store.js';
@@ -22,7 +22,7 @@ export interface PendingCall {
 export interface Hold {
   readonly process: SimProcess;
   readonly key: string;
-  readonly lease: Lease;
+  readonly handle: LockHandle;
   readonly signal: AbortSignal | undefined;
   isReleased: boolean;
 }
@@ -100,23 +100,23 @@ export class InvariantChecker implements StoreObserver {
   }
 
   /** A lock was handed to who asked for it. */
-  granted(pending: PendingCall, key: string, lease: Lease, listens: boolean): Hold {
+  granted(pending: PendingCall, key: string, handle: LockHandle, listens: boolean): Hold {
     this.settled(pending);
     this.grants += 1;
     const { process } = pending;
-    const { grant, fencingToken } = lease;
-    if (!lease.isHeld) this.fail(`${process.name} was given "${key}" when it was not held any more`);
+    const { grant, fencingToken } = handle;
+    if (!handle.isHeld) this.fail(`${process.name} was given "${key}" when it was not held any more`);
     if (grant.clocksAgree && grant.remainingMs < grant.leaseMs * 0.45)
       this.fail(`${process.name} was given "${key}" with ${grant.remainingMs} of ${grant.leaseMs} ms left`);
-    this.#checkToken(key, pending, lease);
+    this.#checkToken(key, pending, handle);
     this.#checkOrder(key, pending);
-    this.#checkHandoffTime(key, lease);
+    this.#checkHandoffTime(key, handle);
     const hold = {
       process,
       key,
-      lease,
+      handle,
       isReleased: false,
-      signal: listens ? lease.signal : undefined,
+      signal: listens ? handle.signal : undefined,
     };
     this.#holds.add(hold);
     this.#newestToken.set(key, fencingToken);
@@ -128,9 +128,9 @@ export class InvariantChecker implements StoreObserver {
   }
 
   /** What a caller was told when he gave the lock back. */
-  releaseSettled({ process, key, lease }: Hold, isReleased: boolean): void {
-    const isHandedOver = lease.grant.currentToken !== lease.fencingToken;
-    if (isReleased && !isHandedOver && !this.#releasedHolders.has(lease.acquisition.holder))
+  releaseSettled({ process, key, handle }: Hold, isReleased: boolean): void {
+    const isHandedOver = handle.grant.currentToken !== handle.fencingToken;
+    if (isReleased && !isHandedOver && !this.#releasedHolders.has(handle.acquisition.holder))
       this.fail(`${process.name} was told that "${key}" was released, and the store did not do it`);
   }
 
@@ -174,24 +174,24 @@ export class InvariantChecker implements StoreObserver {
   }
 
   #checkHold(hold: Hold): void {
-    const { process, key, lease, signal, isReleased } = hold;
+    const { process, key, handle, signal, isReleased } = hold;
     if (process.isDead || isReleased) {
       this.#holds.delete(hold);
       return;
     }
     const { isCalm } = this.#parts;
     if (!process.isUpToDate) return;
-    if (!lease.isHeld) {
+    if (!handle.isHeld) {
       this.#holds.delete(hold);
-      if (isCalm && lease.isRenewed) this.fail(`${process.name} lost "${key}" although nothing was wrong`);
+      if (isCalm && handle.isRenewed) this.fail(`${process.name} lost "${key}" although nothing was wrong`);
       if (signal && !signal.aborted) this.fail(`${process.name} lost "${key}" and its signal is silent`);
-    } else if (lease.grant.remainingMs < -TOLERANCE_MS && !process.isClosing) {
+    } else if (handle.grant.remainingMs < -TOLERANCE_MS && !process.isClosing) {
       this.#holds.delete(hold);
       this.fail(`${process.name} has not noticed that its lease of "${key}" is over`);
     }
   }
 
-  #checkToken(key: string, pending: PendingCall, { fencingToken, acquisition, grant }: Lease): void {
+  #checkToken(key: string, pending: PendingCall, { fencingToken, acquisition, grant }: LockHandle): void {
     const { process, sinceMs } = pending;
     const newest = this.#newestToken.get(key);
     const isExcused = this.#isExcused(acquisition.holder, acquisition.key);
@@ -217,7 +217,7 @@ export class InvariantChecker implements StoreObserver {
   }
 
   /** While others stand in the line of the store, a process does not keep the key for ever. */
-  #checkHandoffTime(key: string, { grant }: Lease): void {
+  #checkHandoffTime(key: string, { grant }: LockHandle): void {
     const { store, timeline, storeKeyOf, isCalm } = this.#parts;
     const hasOtherWaiters = store.waitingFor(storeKeyOf(key)) > 0;
     const isSame = this.#lastGrant.get(key) === grant;
@@ -232,9 +232,9 @@ export class InvariantChecker implements StoreObserver {
   }
 
   /** By its own clock, and by what it knows. A machine that sleeps looks at nothing. */
-  #isValid({ process, isReleased, lease }: Hold): boolean {
-    if (this.#parts.areWatched && process.isUpToDate && !isReleased) return lease.isValid();
-    const { isHeld, grant } = lease;
+  #isValid({ process, isReleased, handle }: Hold): boolean {
+    if (this.#parts.areWatched && process.isUpToDate && !isReleased) return handle.isValid();
+    const { isHeld, grant } = handle;
     return (
       !process.isDead &&
       !process.clock.isAsleep &&
@@ -252,13 +252,13 @@ export class InvariantChecker implements StoreObserver {
       const other = valid.get(hold.key);
       valid.set(hold.key, hold);
       if (!other) continue;
-      const isExcused = [hold, other].some(({ lease: { acquisition } }) =>
+      const isExcused = [hold, other].some(({ handle: { acquisition } }) =>
         this.#isExcused(acquisition.holder, acquisition.key),
       );
       if (isExcused) continue;
       this.fail(
         `${other.process.name} and ${hold.process.name} hold "${hold.key}" at once, with the tokens ` +
-          `${other.lease.fencingToken} and ${hold.lease.fencingToken}`,
+          `${other.handle.fencingToken} and ${hold.handle.fencingToken}`,
       );
       this.#holds.delete(hold);
     }

@@ -1,10 +1,10 @@
 import { createAbandonedPlaces } from '../../lib/backends/etcd/locks/abandoned-places.js';
 import { Acquisitions } from '../../lib/backends/etcd/locks/acquisitions.js';
-import { LeaseExtension } from '../../lib/backends/etcd/locks/lease-extension.js';
-import { OwnLocks } from '../../lib/backends/etcd/locks/own-locks.js';
+import { LockExtension } from '../../lib/backends/etcd/locks/lock-extension.js';
+import { OwnEntries } from '../../lib/backends/etcd/locks/own-entries.js';
 import { PredecessorWatches } from '../../lib/backends/etcd/locks/predecessor-watches.js';
 import { Sessions } from '../../lib/backends/etcd/session/sessions.js';
-import { TickRequests } from '../../lib/backends/etcd/ticks/tick-requests.js';
+import { TickClaims } from '../../lib/backends/etcd/ticks/tick-claims.js';
 import { etcdKeys } from './etcd.js';
 import { FaultyEtcdConnection } from './faulty-etcd-connection.js';
 
@@ -13,10 +13,10 @@ export function openEtcdParts(url: string) {
   const connection = new FaultyEtcdConnection(url);
   const keyspace = etcdKeys;
   const watches = new PredecessorWatches(connection, keyspace);
-  const ownLocks = new OwnLocks(connection, (name) => watches.stop(name));
-  const sessions = new Sessions({ connection, keyspace, isInUse: (session) => ownLocks.isInUse(session) });
-  const extension = new LeaseExtension({ keyspace, sessions, ownLocks });
-  const shared = { connection, keyspace, sessions, ownLocks, extension };
+  const ownEntries = new OwnEntries(connection, (name) => watches.stop(name));
+  const sessions = new Sessions({ connection, keyspace, isInUse: (session) => ownEntries.isInUse(session) });
+  const extension = new LockExtension({ keyspace, sessions, ownEntries });
+  const shared = { connection, keyspace, sessions, ownEntries, extension };
   return {
     ...shared,
     acquisitions: new Acquisitions({
@@ -24,11 +24,11 @@ export function openEtcdParts(url: string) {
       watches,
       abandonedPlaces: createAbandonedPlaces(connection),
     }),
-    ticks: new TickRequests(shared),
+    ticks: new TickClaims(shared),
     close() {
       connection.close();
       sessions.close();
-      ownLocks.close();
+      ownEntries.close();
       watches.close();
     },
   };

@@ -16,9 +16,9 @@ import { Keyspace } from './keyspace.js';
 import { createAbandonedPlaces } from './locks/abandoned-places.js';
 import { Acquisitions, type IndexedAcquisition } from './locks/acquisitions.js';
 import { Inspections } from './locks/inspections.js';
-import { LeaseExtension } from './locks/lease-extension.js';
+import { LockExtension } from './locks/lock-extension.js';
 import { LockReader } from './locks/lock-reader.js';
-import { OwnLocks } from './locks/own-locks.js';
+import { OwnEntries } from './locks/own-entries.js';
 import { PredecessorWatches } from './locks/predecessor-watches.js';
 import { Releases } from './locks/releases.js';
 import { Renewals } from './locks/renewals.js';
@@ -26,7 +26,7 @@ import { TOKENS_PER_REVISION } from './locks/stored-lock.js';
 import { EtcdConnection } from './rpc/etcd-connection.js';
 import { Sessions } from './session/sessions.js';
 import { RunRecords } from './ticks/run-records.js';
-import { TickRequests } from './ticks/tick-requests.js';
+import { TickClaims } from './ticks/tick-claims.js';
 
 /** etcd ends no lease before 1.5 election timeouts, which are 2 s if that is not configured. */
 const MIN_LEASE_MS = 2_000;
@@ -46,12 +46,12 @@ export class EtcdBackend implements LockBackend {
   readonly maxTokenCount = TOKENS_PER_REVISION;
   readonly #connection: EtcdConnection;
   readonly #sessions: Sessions;
-  readonly #ownLocks: OwnLocks;
+  readonly #ownEntries: OwnEntries;
   readonly #watches: PredecessorWatches;
   readonly #acquisitions: Acquisitions;
   readonly #renewals: Renewals;
   readonly #releases: Releases;
-  readonly #ticks: TickRequests;
+  readonly #ticks: TickClaims;
   readonly #reader: LockReader;
   readonly #inspections: Inspections;
   readonly #history: History;
@@ -66,22 +66,22 @@ export class EtcdBackend implements LockBackend {
     const keyspace = new Keyspace(resolved.keyPrefix);
     const connection = new EtcdConnection(resolved);
     const watches = new PredecessorWatches(connection, keyspace);
-    const ownLocks = new OwnLocks(connection, (name) => watches.stop(name));
-    const isInUse = ownLocks.isInUse.bind(ownLocks);
+    const ownEntries = new OwnEntries(connection, (name) => watches.stop(name));
+    const isInUse = ownEntries.isInUse.bind(ownEntries);
     const sessions = new Sessions({ connection, keyspace, isInUse });
-    const extension = new LeaseExtension({ keyspace, sessions, ownLocks });
+    const extension = new LockExtension({ keyspace, sessions, ownEntries });
     const runRecords = new RunRecords(connection, keyspace);
-    const shared = { connection, keyspace, sessions, ownLocks, extension, runRecords };
+    const shared = { connection, keyspace, sessions, ownEntries, extension, runRecords };
     this.#connection = connection;
     this.#sessions = sessions;
-    this.#ownLocks = ownLocks;
+    this.#ownEntries = ownEntries;
     this.#watches = watches;
     const abandonedPlaces = createAbandonedPlaces(connection);
     this.#acquisitions = new Acquisitions({ ...shared, watches, abandonedPlaces });
     this.#renewals = new Renewals(shared);
     this.#releases = new Releases(shared);
-    this.#ticks = new TickRequests(shared);
-    this.#reader = new LockReader(connection, keyspace, ownLocks);
+    this.#ticks = new TickClaims(shared);
+    this.#reader = new LockReader(connection, keyspace, ownEntries);
     this.#inspections = new Inspections(this.#reader);
     this.#history = new History(connection, keyspace);
   }
@@ -171,7 +171,7 @@ export class EtcdBackend implements LockBackend {
   close(): Promise<void> {
     this.#connection.close();
     this.#sessions.close();
-    this.#ownLocks.close();
+    this.#ownEntries.close();
     this.#watches.close();
     return Promise.resolve();
   }

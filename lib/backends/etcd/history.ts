@@ -3,7 +3,7 @@ import type { Keyspace } from './keyspace.js';
 import { randomId } from './locks/stored-lock.js';
 import type { EtcdConnection } from './rpc/etcd-connection.js';
 import { count, put, remove } from './rpc/operations.js';
-import { type StoreTime, storeTime } from '../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../core/requests/deadline.js';
 
 /** Old entries are removed once there are this many too many. */
 const SPARE_ENTRIES = 20;
@@ -20,15 +20,15 @@ export class History {
   }
 
   async append(key: string, entry: string, timeoutMs: number): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     const all = this.#keyspace.historyOf(key);
     const name = this.#keyspace.historyEntry(key, randomId());
     const request = { compare: [], success: [put(name, Buffer.from(entry)), count(all)] };
-    const { responses } = await this.#connection.call('KV.Txn', request, time.leftMs);
+    const { responses } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
     const entries = Number(responses[1]?.response_range?.count ?? 0);
     if (entries <= MAX_HISTORY_ENTRIES + SPARE_ENTRIES) return;
     // The entry is written, so a failure here is none of the caller's. The next entry tries again.
-    await this.#removeOldest(key, entries, time).catch(() => undefined);
+    await this.#removeOldest(key, entries, deadline).catch(() => undefined);
   }
 
   async read(key: string, timeoutMs: number): Promise<readonly string[]> {
@@ -37,15 +37,15 @@ export class History {
     return kvs.map(({ value }) => value.toString());
   }
 
-  async #removeOldest(key: string, entries: number, time: StoreTime): Promise<void> {
+  async #removeOldest(key: string, entries: number, deadline: Deadline): Promise<void> {
     const limit = Math.min(entries - MAX_HISTORY_ENTRIES, MAX_HISTORY_ENTRIES);
     const range = { ...this.#keyspace.historyOf(key), sort_target: 'CREATE', sort_order: 'ASCEND' } as const;
     const { kvs } = await this.#connection.call(
       'KV.Range',
       { ...range, keys_only: true, limit },
-      time.leftMs,
+      deadline.leftMs,
     );
     const success = kvs.map((oldest) => remove({ key: oldest.key }));
-    await this.#connection.call('KV.Txn', { compare: [], success }, time.leftMs);
+    await this.#connection.call('KV.Txn', { compare: [], success }, deadline.leftMs);
   }
 }

@@ -1,5 +1,5 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
-import { isReplicaError } from './connection-errors.js';
+import { isReplicaError } from './redis-errors.js';
 import type { ScanClient } from './key-scan.js';
 import { type RedisSource, isCluster, optionsOf } from './redis-source.js';
 import { closeWithoutReplies } from './reply-timeout.js';

@@ -28,7 +28,7 @@ import { IdleRows, removeIdlePage } from './requests/idle-rows.js';
 import { isLateGrant, lateGrantError } from './requests/grant-past-token-memory.js';
 import { StatementExecutor } from './requests/statement-executor.js';
 import { checkWritable } from './requests/read-only-check.js';
-import { readTicks, registerTicks, setPaused } from './requests/tick-requests.js';
+import { readTicks, registerTicks, setPaused } from './requests/tick-claims.js';
 import { type Session, Timeout, retryWhileBusy } from './connections/session.js';
 import { recordFrom } from './table/lock-row.js';
 import { LockTable } from './table/lock-table.js';

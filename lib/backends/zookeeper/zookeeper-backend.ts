@@ -8,16 +8,16 @@ import type {
 } from '../../core/backend.js';
 import type { AcquireResult } from '../../core/backend-results.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
-import { storeTime } from '../../core/requests/store-time.js';
+import { deadlineIn } from '../../core/requests/deadline.js';
 import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { TickState } from '../../core/tick.js';
 import { History } from './history.js';
 import { Keyspace } from './keyspace.js';
 import { createAbandonedPlaces } from './locks/abandoned-places.js';
 import { Acquisitions } from './locks/acquisitions.js';
-import { LeaseExtension } from './locks/lease-extension.js';
+import { LockExtension } from './locks/lock-extension.js';
 import { LockReader } from './locks/lock-reader.js';
-import { OwnLocks } from './locks/own-locks.js';
+import { OwnEntries } from './locks/own-entries.js';
 import { PredecessorWatches } from './locks/predecessor-watches.js';
 import { QueueReader } from './locks/queue-reader.js';
 import { Releases } from './locks/releases.js';
@@ -27,7 +27,7 @@ import { ZookeeperClient } from './session/client.js';
 import { Hosts } from './session/hosts.js';
 import { RunRecords } from './ticks/run-records.js';
 import { TickClaims } from './ticks/tick-claims.js';
-import { TickRecords } from './ticks/tick-record.js';
+import { TickSnapshots } from './ticks/tick-snapshots.js';
 import { TickStates } from './ticks/tick-states.js';
 import { type ZookeeperBackendOptions, resolveZookeeperOptions } from './zookeeper-options.js';
 
@@ -46,7 +46,7 @@ export class ZookeeperBackend implements LockBackend {
   readonly maxLeaseMs: number;
   readonly maxTokenCount = TOKENS_PER_TRANSACTION;
   readonly #client: ZookeeperClient;
-  readonly #ownLocks: OwnLocks;
+  readonly #ownEntries: OwnEntries;
   readonly #watches: PredecessorWatches;
   readonly #acquisitions: Acquisitions;
   readonly #renewals: Renewals;
@@ -67,24 +67,24 @@ export class ZookeeperBackend implements LockBackend {
     const client = new ZookeeperClient({
       ...{ ...resolved, keyspace, hosts: new Hosts(hosts), settings: { tls, digest } },
     });
-    const ownLocks = new OwnLocks(client);
-    client.isInUse = (session) => ownLocks.isInUse(session);
-    const records = new TickRecords(client);
+    const ownEntries = new OwnEntries(client);
+    client.isInUse = (session) => ownEntries.isInUse(session);
+    const records = new TickSnapshots(client);
     const requests = new TickStates(client, records);
     const shared = {
-      ...{ client, ownLocks, extension: new LeaseExtension(ownLocks), queues: new QueueReader(client) },
+      ...{ client, ownEntries, extension: new LockExtension(ownEntries), queues: new QueueReader(client) },
       ...{ watches: new PredecessorWatches(client), runRecords: new RunRecords(client, records) },
     };
     this.maxLeaseMs = Math.floor(resolved.sessionTimeoutMs * LONGEST_LEASE);
     this.#client = client;
-    this.#ownLocks = ownLocks;
+    this.#ownEntries = ownEntries;
     this.#watches = shared.watches;
     this.#acquisitions = new Acquisitions({ ...shared, abandonedPlaces: createAbandonedPlaces(client) });
     this.#renewals = new Renewals(shared);
     this.#releases = new Releases(shared);
     this.#claims = new TickClaims({ ...shared, records, requests });
     this.#ticks = requests;
-    this.#reader = new LockReader(client, ownLocks, shared.queues);
+    this.#reader = new LockReader(client, ownEntries, shared.queues);
     this.#history = new History(client);
   }
 
@@ -157,9 +157,9 @@ export class ZookeeperBackend implements LockBackend {
   /** Opens a session, and asks a majority of the servers. */
   async check(timeoutMs: number): Promise<void> {
     this.#client.reopen();
-    const time = storeTime(timeoutMs);
-    const session = await this.#client.ready(time);
-    await session.await(session.heartbeat(), time);
+    const deadline = deadlineIn(timeoutMs);
+    const session = await this.#client.ready(deadline);
+    await session.await(session.heartbeat(), deadline);
   }
 
   onReleased(listener: (notice: ReleaseNotice) => void): () => void {
@@ -168,8 +168,8 @@ export class ZookeeperBackend implements LockBackend {
 
   /** Locks that are still held end with the session. */
   async close(): Promise<void> {
-    const hasHeld = this.#ownLocks.hasHeld;
-    this.#ownLocks.close();
+    const hasHeld = this.#ownEntries.hasHeld;
+    this.#ownEntries.close();
     this.#watches.close();
     await this.#client.close(!hasHeld);
   }

@@ -2,8 +2,8 @@ import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
 import { LockTimeoutError, isError } from '../errors.js';
 import type { EventSubject, Events, LockEventName } from '../events.js';
-import type { OwnedLock } from '../leases/owned-lock.js';
-import type { LockInspector } from '../lock-inspector.js';
+import type { InternalLock } from '../leases/internal-lock.js';
+import type { LockAdmin } from '../lock-admin.js';
 import type { ResolvedLockOptions } from '../options.js';
 import { type AcquireTrace, createAcquireTrace, isAcquireTraced, traceAcquire } from '../tracing-channels.js';
 import type { AcquireParams } from '../waiting/waiter.js';
@@ -15,7 +15,7 @@ export interface KindParts {
   readonly clock: Clock;
   readonly events: Events;
   readonly waitQueues: WaitQueues;
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   readonly stopping: AbortController;
 }
 
@@ -40,7 +40,7 @@ export const PUBLISHED_BY_WHOLE: ReadonlySet<LockEventName> = new Set([
   'transaction-open',
 ]);
 
-/** What a lease does not publish that is part of a composite lock: how it was acquired, and how it ends. */
+/** What a part of a composite lock does not publish: how it was acquired, and how it ends. */
 export const HIDDEN_IN_WHOLE: ReadonlySet<LockEventName> = new Set([...PUBLISHED_BY_WHOLE, 'unavailable']);
 
 /** The parts beside the first one also publish nothing about the store, so that one outage is one event. */
@@ -88,11 +88,22 @@ export class CompositeAcquisition implements EventSubject {
     { isFirst = true }: { readonly isFirst?: boolean } = {},
   ): AcquireParams {
     const { waitMs, leaseMs, renew } = this.#call;
-    const hides = isFirst ? PUBLISHED_BY_WHOLE : HIDDEN_BESIDE_FIRST;
+    const suppressedEvents = isFirst ? PUBLISHED_BY_WHOLE : HIDDEN_BESIDE_FIRST;
     const { label, startedAtMs } = this;
     const { signal } = this.#ended;
     const isWaitingElsewhere = !isFirst || this.#isContended;
-    return { key, storeKey, waitMs, leaseMs, renew, label, hides, startedAtMs, signal, isWaitingElsewhere };
+    return {
+      key,
+      storeKey,
+      waitMs,
+      leaseMs,
+      renew,
+      label,
+      suppressedEvents,
+      startedAtMs,
+      signal,
+      isWaitingElsewhere,
+    };
   }
 
   /** Publishes that the caller waits, once. */
@@ -108,11 +119,11 @@ export class CompositeAcquisition implements EventSubject {
    *
    * @throws what the steps throw; the reason of the caller's signal, or of the shutdown
    */
-  run<T extends OwnedLock | null>(steps: () => Promise<T>): Promise<T> {
+  run<T extends InternalLock | null>(steps: () => Promise<T>): Promise<T> {
     return this.#trace ? traceAcquire(this.#trace, () => this.#run(steps)) : this.#run(steps);
   }
 
-  async #run<T extends OwnedLock | null>(steps: () => Promise<T>): Promise<T> {
+  async #run<T extends InternalLock | null>(steps: () => Promise<T>): Promise<T> {
     const { signal, key } = this.#call;
     const onAbort = () => this.#ended.abort(signal?.reason);
     if (signal) setMaxListeners(0, signal); // Any number of callers may share one signal.

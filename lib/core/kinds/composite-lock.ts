@@ -3,14 +3,14 @@ import { foreignKeyError, lockReleasedError, outerReleasedError } from '../error
 import { LockLostError } from '../errors.js';
 import { AbortableLock } from '../leases/abortable-lock.js';
 import type { HeldLock } from '../leases/held-lock.js';
-import { Lease } from '../leases/lease.js';
-import { type LockUser, type Publisher, publishEnd } from '../leases/lease-end-events.js';
-import { type OwnedLock, releaseOwned } from '../leases/owned-lock.js';
+import { LockHandle } from '../leases/lock-handle.js';
+import { type CurrentHandle, type EndEventParts, publishEnd } from '../leases/lease-end-events.js';
+import { type InternalLock, releaseForCaller } from '../leases/internal-lock.js';
 import type { ReleaseListener } from '../leases/releaser.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 
 /** A lease or another lock of which a composite lock consists. */
-export type LockPart = Omit<OwnedLock, 'storeKeys' | 'purpose' | 'warnOfOpenTransaction' | 'release'>;
+export type LockPart = Omit<InternalLock, 'storeKeys' | 'purpose' | 'warnOfOpenTransaction' | 'release'>;
 
 export interface CompositeLockOptions<Part extends LockPart = LockPart> {
   readonly key: string;
@@ -18,7 +18,7 @@ export interface CompositeLockOptions<Part extends LockPart = LockPart> {
   readonly storeKeys: string | readonly string[];
   readonly parts: readonly [Part, ...Part[]];
   readonly waitedMs: number;
-  readonly publisher: Publisher;
+  readonly publisher: EndEventParts;
 }
 
 /**
@@ -27,7 +27,7 @@ export interface CompositeLockOptions<Part extends LockPart = LockPart> {
  */
 export abstract class CompositeLock<Part extends LockPart = LockPart>
   extends AbortableLock
-  implements OwnedLock, LockUser
+  implements InternalLock, CurrentHandle
 {
   readonly key: string;
   readonly label: string | undefined;
@@ -36,7 +36,7 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   readonly waitedMs: number;
   readonly acquiredAtMs: number;
   protected readonly parts: readonly [Part, ...Part[]];
-  readonly #publisher: Publisher;
+  readonly #publisher: EndEventParts;
   #isReleased = false;
   #hasPublishedEnd = false;
   #hasReleasedParts = false;
@@ -118,11 +118,11 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
     if (!(reason instanceof LockLostError)) return;
     this.#publishLost(reason);
     // Its other parts are of no use any more. They are not released, because the work may still run.
-    for (const part of this.parts) if (part instanceof Lease) part.letLapse();
+    for (const part of this.parts) if (part instanceof LockHandle) part.stopRenewing();
   }
 
   release(): Promise<boolean> {
-    return releaseOwned(this);
+    return releaseForCaller(this);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -148,9 +148,9 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
     else this.#releaseParts({ onSent, onResult: onSent });
   }
 
-  leaveToExpire(reason: LockLostError): void {
+  loseWithoutRelease(reason: LockLostError): void {
     if (this.#isReleased) return;
-    for (const part of this.parts) part.leaveToExpire(reason);
+    for (const part of this.parts) part.loseWithoutRelease(reason);
   }
 
   warnOfOpenTransaction(): void {

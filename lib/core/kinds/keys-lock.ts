@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { foreignKeyError, severalTokensError } from '../error-factories.js';
 import { CompositeLock } from './composite-lock.js';
 
-/** The lock of several keys: a lease of each. */
+/** The lock of several keys: one lock for each. */
 export class KeysLock extends CompositeLock {
   override get keys(): readonly string[] {
     return this.parts.map((part) => part.key);

@@ -9,14 +9,14 @@ import {
   splitPermitKey,
 } from '../key.js';
 import { DEFAULT_LIMIT, type ListOptions, wrongCursorError } from '../list-options.js';
-import type { LockInfo, LockInspector, LockList } from '../lock-inspector.js';
+import type { LockInfo, LockAdmin, LockList } from '../lock-admin.js';
 import { ReadWriteInspector } from './read-write/read-write-inspector.js';
 import type { KindRegistry } from './kind-registry.js';
 import type { PermitLines } from './permit-lines.js';
 
 interface KindInspectorParts {
   readonly namespace: string;
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   readonly registry: KindRegistry;
   readonly permitLines: PermitLines;
 }

@@ -10,7 +10,7 @@ import {
   splitPermitKey,
 } from '../key.js';
 import type { ReentrantLock } from '../leases/lock-views.js';
-import type { OwnedLock } from '../leases/owned-lock.js';
+import type { InternalLock } from '../leases/internal-lock.js';
 import { otherModeError } from '../error-factories.js';
 import { findLockInContext, findOuterLock } from '../lock-context.js';
 import {
@@ -73,12 +73,12 @@ export class LockKinds {
     );
   }
 
-  async acquire(key: unknown, options: AcquireOptions): Promise<OwnedLock | ReentrantLock> {
+  async acquire(key: unknown, options: AcquireOptions): Promise<InternalLock | ReentrantLock> {
     const request = this.#requestOf(key, options);
     return 'acquire' in request ? request.acquire() : request;
   }
 
-  async tryAcquire(key: unknown, options: AcquireOptions): Promise<OwnedLock | ReentrantLock | null> {
+  async tryAcquire(key: unknown, options: AcquireOptions): Promise<InternalLock | ReentrantLock | null> {
     const request = this.#requestOf(key, { ...options, waitMs: 0 });
     return 'acquire' in request ? request.tryAcquire() : request;
   }

@@ -52,7 +52,7 @@ export class Permits {
   tryAcquire(): Promise<PermitLock | null> {
     return this.#acquisition.run(async () => {
       const slot = await this.#race.tryAcquire();
-      return 'lease' in slot ? this.#lockOf(slot) : null;
+      return 'handle' in slot ? this.#lockOf(slot) : null;
     });
   }
 
@@ -65,15 +65,22 @@ export class Permits {
 
   async #acquireNow(): Promise<GrantedSlot> {
     const slot = await this.#race.tryAcquire();
-    if ('lease' in slot) return slot;
+    if ('handle' in slot) return slot;
     this.#acquisition.onContended(slot.remainingMs);
     throw timeoutError(this.#call.key, this.#acquisition.waitedMs, slot.remainingMs);
   }
 
-  #lockOf({ index, lease }: GrantedSlot): PermitLock {
+  #lockOf({ index, handle }: GrantedSlot): PermitLock {
     const { key, label } = this.#call;
     const storeKeys = permitBaseKey(this.#parts.namespace, key);
     const { waitedMs } = this.#acquisition;
-    return new PermitLock(index, { key, label, storeKeys, parts: [lease], waitedMs, publisher: this.#parts });
+    return new PermitLock(index, {
+      key,
+      label,
+      storeKeys,
+      parts: [handle],
+      waitedMs,
+      publisher: this.#parts,
+    });
   }
 }

@@ -1,6 +1,6 @@
 import { unavailableError } from '../error-factories.js';
 import { LockLostError } from '../errors.js';
-import { Lease } from '../leases/lease.js';
+import { LockHandle } from '../leases/lock-handle.js';
 import type { ReentrantLock } from '../leases/lock-views.js';
 import { StoreTimeoutError } from '../requests/store-timeout.js';
 import {
@@ -49,7 +49,7 @@ export class SeveralKeys {
   /** Asks once for all keys. */
   tryAcquire(): Promise<KeysLock | null> {
     return this.#acquisition.run(async () => {
-      let held: readonly Lease[] = [];
+      let held: readonly LockHandle[] = [];
       try {
         const results = await this.#try(this.#missing);
         held = leasesAmong(results);
@@ -71,14 +71,14 @@ export class SeveralKeys {
     return this.#keys.filter(({ outer }) => !outer);
   }
 
-  #giveUp(held: readonly Lease[]): void {
+  #giveUp(held: readonly LockHandle[]): void {
     releaseAll(held);
     for (const { outer } of this.#keys) void outer?.release();
   }
 
   async #acquireAll(): Promise<KeysLock> {
     const missing = this.#missing;
-    const held: Lease[] = [];
+    const held: LockHandle[] = [];
     let hasWaited = false;
     try {
       while (held.length < missing.length) {
@@ -91,7 +91,7 @@ export class SeveralKeys {
         }
         if (hasWaited && held.length === missing.length) await this.#restoreLeases(held);
         // A key that was lost during the wait is acquired again. The keys after it are released before that.
-        const lost = held.findIndex((lease) => lease.isLost);
+        const lost = held.findIndex((handle) => handle.isLost);
         if (lost !== -1) releaseAll(held.splice(lost));
       }
       return this.#lockOf(held);
@@ -102,11 +102,11 @@ export class SeveralKeys {
   }
 
   /** A lease that is not renewed under the work is as long as was asked for, although it was acquired before the wait. */
-  async #restoreLeases(held: readonly Lease[]): Promise<void> {
+  async #restoreLeases(held: readonly LockHandle[]): Promise<void> {
     const { renew, leaseMs } = this.#call;
     if (renew || held.length === 1) return;
-    for (const lease of held) lease.letLapse();
-    const extensions = await Promise.allSettled(held.map((lease) => lease.extend(leaseMs)));
+    for (const handle of held) handle.stopRenewing();
+    const extensions = await Promise.allSettled(held.map((handle) => handle.extend(leaseMs)));
     for (const extension of extensions) {
       // A key that was lost is acquired again.
       if (extension.status === 'rejected' && !(extension.reason instanceof LockLostError))
@@ -115,25 +115,25 @@ export class SeveralKeys {
   }
 
   /** Acquires the keys that follow, up to the first that is taken. */
-  async #acquireFree(missing: readonly KeyOfSeveral[], held: Lease[]): Promise<void> {
+  async #acquireFree(missing: readonly KeyOfSeveral[], held: LockHandle[]): Promise<void> {
     const rest = missing.slice(held.length);
     const busy = rest.findIndex(({ storeKey }) => this.#parts.waitQueues.isBusy(storeKey));
     const free = busy === -1 ? rest : rest.slice(0, busy);
     if (free.length === 0) return;
     const results = await this.#try(free);
-    const refused = results.findIndex((result) => !(result instanceof Lease));
+    const refused = results.findIndex((result) => !(result instanceof LockHandle));
     const granted = leasesAmong(results);
     // Nothing after the key that is waited for may be held.
     const kept = refused === -1 ? granted.length : refused;
     held.push(...granted.slice(0, kept));
     releaseAll(granted.slice(kept));
     const reason = results[kept];
-    if (!reason || reason instanceof Lease || reason.kind !== 'unknown') return;
+    if (!reason || reason instanceof LockHandle || reason.kind !== 'unknown') return;
     // A store that is only slow is waited for, as by a caller of one key.
     if (!(reason.cause instanceof StoreTimeoutError)) throw unavailableError(this.#call.key, reason.cause);
   }
 
-  async #waitFor({ key, storeKey }: KeyOfSeveral, held: Lease[]): Promise<void> {
+  async #waitFor({ key, storeKey }: KeyOfSeveral, held: LockHandle[]): Promise<void> {
     this.#acquisition.throwIfEnded();
     const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
     const params = { ...this.#paramsOf({ key, storeKey }), observer };
@@ -155,14 +155,14 @@ export class SeveralKeys {
   }
 
   /** @throws LockLostError if an outer lock was lost or released during the wait */
-  #lockOf(held: readonly Lease[]): KeysLock {
+  #lockOf(held: readonly LockHandle[]): KeysLock {
     for (const { outer } of this.#keys) outer?.throwIfEnded();
-    for (const lease of held) {
-      lease.hides = HIDDEN_IN_WHOLE;
-      if (!this.#call.renew) lease.letLapse();
+    for (const handle of held) {
+      handle.suppressedEvents = HIDDEN_IN_WHOLE;
+      if (!this.#call.renew) handle.stopRenewing();
     }
-    const leases = held.values();
-    const parts = this.#keys.map(({ outer }) => outer ?? (leases.next().value as Lease));
+    const handles = held.values();
+    const parts = this.#keys.map(({ outer }) => outer ?? (handles.next().value as LockHandle));
     return new KeysLock({
       key: this.#call.key,
       label: this.#call.label,

@@ -1,7 +1,7 @@
 import type { Taken } from '../backend-results.js';
 import { unavailableError } from '../error-factories.js';
 import { LockTimeoutError, isError } from '../errors.js';
-import { Lease } from '../leases/lease.js';
+import { LockHandle } from '../leases/lock-handle.js';
 import { StoreTimeoutError, withTimeout } from '../requests/store-timeout.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import { type CompositeAcquisition, type KindParts, HIDDEN_IN_WHOLE } from './composite-acquisition.js';
@@ -10,7 +10,7 @@ import { isTaken, isUnknown, releaseAll, tryParts } from './try-parts.js';
 
 export interface GrantedSlot {
   readonly index: number;
-  readonly lease: Lease;
+  readonly handle: LockHandle;
 }
 
 export interface SlotRaceParts extends KindParts {
@@ -66,12 +66,12 @@ export class SlotRace {
         const observer = { onContended, onQueued: enqueueOthers, onGranted };
         const params = { ...this.#paramsOf(index, isFirst), observer };
         this.#parts.waitQueues.acquire(params).then(
-          (lease) => {
-            if (hasWon) releaseAll([lease]);
+          (handle) => {
+            if (hasWon) releaseAll([handle]);
             else {
               hasWon = true;
-              lease.hides = HIDDEN_IN_WHOLE;
-              resolve({ index, lease });
+              handle.suppressedEvents = HIDDEN_IN_WHOLE;
+              resolve({ index, handle });
             }
           },
           (error: unknown) => {
@@ -96,12 +96,12 @@ export class SlotRace {
   async tryAcquire(): Promise<GrantedSlot | Taken> {
     const first = this.#pickSlot();
     const outcome = await this.#tryOne(first, { isFirst: true });
-    if ('lease' in outcome) return outcome;
+    if ('handle' in outcome) return outcome;
     for (const index of await this.#findFree()) {
       // Another caller of this process may have got it meanwhile.
       if (index === first || this.#parts.waitQueues.grantAt(this.#slots[index] ?? '')) continue;
       const other = await this.#tryOne(index, { isFirst: false });
-      if ('lease' in other) return other;
+      if ('handle' in other) return other;
     }
     return outcome;
   }
@@ -111,9 +111,9 @@ export class SlotRace {
     this.#acquisition.throwIfEnded();
     const params = { ...this.#paramsOf(index, isFirst), maxResultWaitMs: this.#tryLeftMs };
     const [result] = await tryParts(this.#parts.waitQueues, [params]);
-    if (result instanceof Lease) {
-      result.hides = HIDDEN_IN_WHOLE;
-      return { index, lease: result };
+    if (result instanceof LockHandle) {
+      result.suppressedEvents = HIDDEN_IN_WHOLE;
+      return { index, handle: result };
     }
     if (result && isTaken(result)) return result;
     throw unavailableError(this.#key, result && isUnknown(result) ? result.cause : undefined);

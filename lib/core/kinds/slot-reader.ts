@@ -1,4 +1,4 @@
-import type { LockInspector } from '../lock-inspector.js';
+import type { LockAdmin } from '../lock-admin.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
 
 /** What the store has said about some slots so far. */
@@ -12,7 +12,7 @@ export interface SlotReading {
 }
 
 interface SlotReaderParts {
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   readonly waitQueues: WaitQueues;
 }
 

@@ -1,6 +1,6 @@
 import type { Taken } from '../backend-results.js';
 import type { NotGranted } from '../leases/acquirer.js';
-import { Lease } from '../leases/lease.js';
+import { LockHandle } from '../leases/lock-handle.js';
 import type { UnknownResult } from '../unknown-result.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
@@ -14,9 +14,9 @@ import type { WaitQueues } from '../waiting/wait-queues.js';
 export async function tryParts(
   waitQueues: WaitQueues,
   params: readonly AcquireParams[],
-): Promise<readonly (Lease | NotGranted)[]> {
+): Promise<readonly (LockHandle | NotGranted)[]> {
   const settled = await Promise.allSettled(params.map((part) => waitQueues.tryAcquire(part)));
-  const results: (Lease | NotGranted)[] = [];
+  const results: (LockHandle | NotGranted)[] = [];
   let rejected: PromiseRejectedResult | undefined;
   for (const outcome of settled) {
     if (outcome.status === 'rejected') rejected = outcome;
@@ -27,21 +27,21 @@ export async function tryParts(
   throw rejected.reason;
 }
 
-export const leasesAmong = (results: readonly (Lease | NotGranted)[]): Lease[] =>
-  results.filter((result) => result instanceof Lease);
+export const leasesAmong = (results: readonly (LockHandle | NotGranted)[]): LockHandle[] =>
+  results.filter((result) => result instanceof LockHandle);
 
 /** Whether all were granted, and none was lost while the store had not replied for the others. */
-export const areAllHeld = (results: readonly (Lease | NotGranted)[]): results is readonly Lease[] =>
-  results.every((result) => result instanceof Lease && !result.isLost);
+export const areAllHeld = (results: readonly (LockHandle | NotGranted)[]): results is readonly LockHandle[] =>
+  results.every((result) => result instanceof LockHandle && !result.isLost);
 
-export const isTaken = (result: Lease | NotGranted): result is Taken =>
-  !(result instanceof Lease) && result.kind === 'taken';
+export const isTaken = (result: LockHandle | NotGranted): result is Taken =>
+  !(result instanceof LockHandle) && result.kind === 'taken';
 
-export const isUnknown = (result: Lease | NotGranted): result is UnknownResult =>
-  !(result instanceof Lease) && result.kind === 'unknown';
+export const isUnknown = (result: LockHandle | NotGranted): result is UnknownResult =>
+  !(result instanceof LockHandle) && result.kind === 'unknown';
 
 /** Releases parts that are of no use without the others. Does not wait. */
-export function releaseAll(parts: Iterable<Lease>): void {
+export function releaseAll(parts: Iterable<LockHandle>): void {
   for (const part of parts) {
     if (part.isHeld) part.startRelease({});
     else part.releaseLost();

@@ -101,12 +101,12 @@ export class Acquirer {
     }
     if (result.kind !== 'granted') return result;
     if (this.#isClosed) return unknownResult(new LockShutdownError('The application has ended.', { key }));
-    const lastsUntilMs = lastsUntil(params, sentAt);
-    return new Grant({ key, request, granted: result, sentAt, lastsUntilMs }, clock);
+    const latestStoreEndMs = latestStoreEnd(params, sentAt);
+    return new Grant({ key, request, granted: result, sentAt, latestStoreEndMs }, clock);
   }
 
   #withdraw(params: AcquisitionParams, sentAt: Moment): void {
-    this.#parts.releaser.withdraw(params.request, lastsUntil(params, sentAt));
+    this.#parts.releaser.withdraw(params.request, latestStoreEnd(params, sentAt));
   }
 
   #send(params: AcquisitionParams, onResult: OnResult): void {
@@ -135,7 +135,7 @@ class Acquisition extends PendingRequest<'acquire'> {
   }
 
   protected override onLateResult(result: AcquireResult, sentAt: Moment): void {
-    if (result.kind === 'granted') this.#releaser.release(this.request, lastsUntil(this, sentAt));
+    if (result.kind === 'granted') this.#releaser.release(this.request, latestStoreEnd(this, sentAt));
   }
 }
 
@@ -146,7 +146,7 @@ const timeoutOf = ({ request, maxResultWaitMs }: AcquisitionParams) =>
 const roundUpToStep = (ms: number) => Math.ceil(ms / TIMEOUT_STEP_MS) * TIMEOUT_STEP_MS;
 
 /** The monotonic time until which the lease may last in the store, however late the request arrives there. */
-const lastsUntil = ({ request }: { request: AcquireRequest }, sentAt: Moment) =>
+const latestStoreEnd = ({ request }: { request: AcquireRequest }, sentAt: Moment) =>
   sentAt.monotonicMs + MAX_REQUEST_TIMEOUT_MS + request.leaseMs;
 
 /** Whether the request may have taken effect, or may still do so. */

@@ -19,10 +19,10 @@ interface GrantParts {
   /** The moment before the request was sent. The lease in the store began later. */
   readonly sentAt: Moment;
   /** The monotonic time until which the lease may last in the store, however late the request arrives there. */
-  readonly lastsUntilMs: number;
+  readonly latestStoreEndMs: number;
 }
 
-/** Consecutive fencing tokens that no lease has used yet. */
+/** Consecutive fencing tokens that no caller has used yet. */
 interface TokenBlock {
   readonly first: bigint;
   readonly count: number;
@@ -51,9 +51,9 @@ export class Grant {
   #hasRunEnded = false;
   #confirmedAt: Moment;
   #validUntilMs: number;
-  #lastsUntilMs: number;
+  #latestStoreEndMs: number;
 
-  constructor({ key, request, granted, sentAt, lastsUntilMs }: GrantParts, clock: Clock) {
+  constructor({ key, request, granted, sentAt, latestStoreEndMs }: GrantParts, clock: Clock) {
     const { leaseMs, tokenCount = 1 } = request;
     const { fencingToken, attempt = 1 } = granted;
     this.key = key;
@@ -68,7 +68,7 @@ export class Grant {
     this.#tokensSinceMs = sentAt.monotonicMs;
     this.#confirmedAt = sentAt;
     this.#validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
-    this.#lastsUntilMs = lastsUntilMs;
+    this.#latestStoreEndMs = latestStoreEndMs;
   }
 
   /** Whether a tick was claimed with it. */
@@ -87,13 +87,13 @@ export class Grant {
   }
 
   /** The monotonic time until which the store may keep the grant. It is later than {@link validUntilMs}. */
-  get lastsUntilMs(): number {
-    return this.#lastsUntilMs;
+  get latestStoreEndMs(): number {
+    return this.#latestStoreEndMs;
   }
 
   /** How much longer the store may keep the grant, in ms. */
   get lastsForMs(): number {
-    return this.#lastsUntilMs - this.#clock.monotonicMs();
+    return this.#latestStoreEndMs - this.#clock.monotonicMs();
   }
 
   get remainingMs(): number {
@@ -178,8 +178,8 @@ export class Grant {
   }
 
   /** Called before a renewal is sent: it may take effect even if its result is lost. */
-  extendLastsUntil(latestEndMs: number): void {
-    this.#lastsUntilMs = Math.max(this.#lastsUntilMs, latestEndMs);
+  extendLatestStoreEnd(endMs: number): void {
+    this.#latestStoreEndMs = Math.max(this.#latestStoreEndMs, endMs);
   }
 
   /**

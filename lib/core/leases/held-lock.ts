@@ -13,7 +13,7 @@ import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { LeaseLimits } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
-import { type LockUser, publishEnd, publishReleased } from './lease-end-events.js';
+import { type CurrentHandle, publishEnd, publishReleased } from './lease-end-events.js';
 import type { LeaseVerifier } from './lease-verifier.js';
 import type { ReleaseListener, Releaser } from './releaser.js';
 import type { Renewer } from './renewer.js';
@@ -46,7 +46,7 @@ export interface HeldLockOptions {
 
 /**
  * One lock that this process holds, from the grant of the store until it is released or lost. Callers use it in turn,
- * each through a lease of its own. No failure of a renewal ends it early: it is retried until the grant expires.
+ * each through a handle of its own. No failure of a renewal ends it early: it is retried until the grant expires.
  */
 export class HeldLock {
   readonly grant: Grant;
@@ -55,7 +55,7 @@ export class HeldLock {
   /** How it ended: it was released, or lost for this reason. */
   #end: 'released' | LockLostError | undefined;
   #hasReleasedLost = false;
-  #lease: LockUser | undefined;
+  #handle: CurrentHandle | undefined;
   #listNode: LinkedListNode<HeldLock> | undefined;
   #timer: WheelTimer | undefined;
   #isRenewed: boolean;
@@ -85,7 +85,7 @@ export class HeldLock {
     return this.#isRenewed;
   }
 
-  /** What its leases use. */
+  /** What its handles use. */
   get shared(): Pick<HeldLockParts, 'events' | 'leaseLimits' | 'verifier'> {
     return this.#parts;
   }
@@ -96,13 +96,13 @@ export class HeldLock {
     this.#schedule();
   }
 
-  isUsedBy(lease: LockUser): boolean {
-    return this.#lease === lease;
+  isUsedBy(handle: CurrentHandle): boolean {
+    return this.#handle === handle;
   }
 
-  /** Makes the lease the current one. Returns its fencing token. */
-  use(lease: LockUser): bigint {
-    this.#lease = lease;
+  /** Makes the handle the current one. Returns its fencing token. */
+  use(handle: CurrentHandle): bigint {
+    this.#handle = handle;
     return this.grant.takeToken();
   }
 
@@ -128,7 +128,7 @@ export class HeldLock {
   }
 
   /** The timer: the next renewal or the end of validity is due. */
-  run(): void {
+  onDue(): void {
     const { clock, renewer, list } = this.#parts;
     const nowMs = clock.monotonicMs();
     renewer.detectStall(this.grant, nowMs - (this.#timer?.atMs ?? nowMs), list.size);
@@ -154,7 +154,7 @@ export class HeldLock {
 
   /** Aborts the signal of the work. The lock stays held. */
   abort(reason: Error): void {
-    if (this.isHeld) this.#lease?.abort(reason);
+    if (this.isHeld) this.#handle?.abort(reason);
   }
 
   /** Reads the clock: in a process that was stopped, a read may come before the timer. */
@@ -164,25 +164,25 @@ export class HeldLock {
   }
 
   /** Releases it, or hands it over to the next caller of this process. */
-  release(lease: LockUser, { onResult, onSent }: ReleaseListener): void {
+  release(handle: CurrentHandle, { onResult, onSent }: ReleaseListener): void {
     const { key } = this.grant;
     const { releaser } = this.#parts;
     if (releaser.isStopped) {
       this.#end = 'released';
       onResult?.(unknownResult(lateReleaseError(key)));
     } else if (this.#queue?.tryHandOff(this)) {
-      publishReleased(key, lease, this.#parts);
+      publishReleased(key, handle, this.#parts);
       onResult?.({ kind: 'released' });
     } else {
       this.#end = 'released';
       this.drop();
       const onEnd = (result: ReleaseResult) => {
         this.#queue?.onHeldLockEnded(this, result);
-        publishEnd(key, lease, result, this.#parts);
+        publishEnd(key, handle, result, this.#parts);
         this.#parts.onEnded(this);
         onResult?.(result);
       };
-      releaser.release(this.grant.releaseRequest, this.grant.lastsUntilMs, { onResult: onEnd, onSent });
+      releaser.release(this.grant.releaseRequest, this.grant.latestStoreEndMs, { onResult: onEnd, onSent });
     }
   }
 
@@ -194,11 +194,11 @@ export class HeldLock {
     const { grant } = this;
     if (!this.loss || this.#hasReleasedLost || grant.isRun || grant.lastsForMs <= 0) return onSent?.();
     this.#hasReleasedLost = true;
-    this.#parts.releaser.release(grant.request, grant.lastsUntilMs, { onResult: onSent, onSent });
+    this.#parts.releaser.release(grant.request, grant.latestStoreEndMs, { onResult: onSent, onSent });
   }
 
   /** Makes it lost for this reason, and leaves the grant in the store until its lease ends there. */
-  leaveToExpire(reason: LockLostError): void {
+  loseWithoutRelease(reason: LockLostError): void {
     this.#hasReleasedLost = true;
     this.#lose(reason);
   }
@@ -211,11 +211,11 @@ export class HeldLock {
   #lose(error: LockLostError): void {
     if (!this.isHeld) return;
     this.#end = error;
-    this.#lease?.abort(error);
+    this.#handle?.abort(error);
     this.drop();
     this.#queue?.onHeldLockEnded(this);
     const { key, currentToken } = this.grant;
-    this.#parts.events.emit('lost', { key, fencingToken: currentToken, error }, this.#lease);
+    this.#parts.events.emit('lost', { key, fencingToken: currentToken, error }, this.#handle);
     this.#parts.onEnded(this);
   }
 
@@ -236,13 +236,13 @@ export class HeldLock {
     if (result.kind === 'renewed') {
       this.#failures = 0;
       this.#renewAtMs = renewer.dueAtMs(grant);
-      events.emit('renewed', { key, fencingToken }, this.#lease);
+      events.emit('renewed', { key, fencingToken }, this.#handle);
     } else if (result.kind === 'unknown') {
       this.#failures += 1;
       this.#renewAtMs = renewer.retryAtMs(grant);
       const remainingMs = grant.clocksAgree ? Math.max(grant.remainingMs, 0) : 0;
       const failure = { failures: this.#failures, remainingMs, cause: result.cause };
-      events.emit('renewal-failed', { key, fencingToken, ...failure }, this.#lease);
+      events.emit('renewal-failed', { key, fencingToken, ...failure }, this.#handle);
     }
     if (!this.#isRenewed) this.#renewAtMs = Infinity;
     this.#schedule();

@@ -13,7 +13,7 @@ import type { TimerWheel } from '../timer-wheel.js';
 import type { Grant } from './grant.js';
 import { type HeldLockOptions, type HeldLockParts, HeldLock } from './held-lock.js';
 import { LeaseVerifier } from './lease-verifier.js';
-import type { OwnedLock } from './owned-lock.js';
+import type { InternalLock } from './internal-lock.js';
 import type { Releaser } from './releaser.js';
 import { Renewer } from './renewer.js';
 
@@ -39,8 +39,8 @@ export class HeldLocks {
   /** The same of the work that closes the application itself, which waits for the drain. */
   readonly #closing = new InFlight();
   readonly #closingLocks = new Set<HeldLock>();
-  /** The leases under which work runs, and the counter that waits for it. */
-  readonly #leasesInUse = new Map<OwnedLock, InFlight>();
+  /** The locks under which work runs, and the counter that waits for it. */
+  readonly #leasesInUse = new Map<InternalLock, InFlight>();
   #isClosed = false;
 
   constructor({ clock, timerWheel, events, batcher, releaser, leaseLimits, inspect }: HeldLocksParts) {
@@ -70,18 +70,18 @@ export class HeldLocks {
    *
    * @throws LockLostError if the work succeeded, but did not have the lock until its end
    */
-  async runAndRelease<T>(lease: OwnedLock, work: () => Promise<T>): Promise<T> {
-    this.#countWork(lease, this.#awaited);
+  async runAndRelease<T>(lock: InternalLock, work: () => Promise<T>): Promise<T> {
+    this.#countWork(lock, this.#awaited);
     try {
       const value = await work();
-      if (lease.isHeld) lease.warnOfOpenTransaction();
-      await this.#releaseAfterWork(lease);
+      if (lock.isHeld) lock.warnOfOpenTransaction();
+      await this.#releaseAfterWork(lock);
       return value;
     } catch (error) {
-      await whenReleaseSent(lease);
+      await whenReleaseSent(lock);
       throw error;
     } finally {
-      this.#countWork(lease, undefined);
+      this.#countWork(lock, undefined);
     }
   }
 
@@ -99,14 +99,14 @@ export class HeldLocks {
 
   /**
    * Waits until all work under locks has ended and all locks are released. After `drainMs` it aborts the signals of the
-   * rest, and after `abortGraceMs` more it stops renewing them. Does not wait for the leases of the work that closes the
+   * rest, and after `abortGraceMs` more it stops renewing them. Does not wait for the locks of the work that closes the
    * application. Returns the keys that were not released.
    */
   async drain(
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
-    closingLeases: readonly OwnedLock[],
+    closingLeases: readonly InternalLock[],
   ): Promise<readonly string[]> {
-    for (const lease of closingLeases) this.#awaitLater(lease);
+    for (const lock of closingLeases) this.#awaitLater(lock);
     if (!(await this.#waitFor(this.#awaited, drainMs))) {
       // A listener may release its lock, which removes it from the list.
       for (const held of [...this.#list]) held.abort(drainTimeoutError(held.grant));
@@ -133,15 +133,15 @@ export class HeldLocks {
   }
 
   /** Lets the drain end before this work of the application, which itself waits for the drain. */
-  #awaitLater(lease: OwnedLock): void {
-    if (this.#leasesInUse.has(lease)) this.#countWork(lease, this.#closing);
+  #awaitLater(lock: InternalLock): void {
+    if (this.#leasesInUse.has(lock)) this.#countWork(lock, this.#closing);
     for (const held of this.#list) {
-      if (!lease.uses(held)) continue;
+      if (!lock.uses(held)) continue;
       this.#closingLocks.add(held);
       this.#closing.begin();
       this.#awaited.end();
     }
-    lease.abort(closedByWorkError(lease));
+    lock.abort(closedByWorkError(lock));
   }
 
   #drop(left: readonly HeldLock[]): readonly string[] {
@@ -149,26 +149,26 @@ export class HeldLocks {
     return left.map(({ grant }) => grant.key);
   }
 
-  /** Makes this counter, and no other, wait for the end of the work under the lease. */
-  #countWork(lease: OwnedLock, counter: InFlight | undefined): void {
-    this.#leasesInUse.get(lease)?.end();
+  /** Makes this counter, and no other, wait for the end of the work under the lock. */
+  #countWork(lock: InternalLock, counter: InFlight | undefined): void {
+    this.#leasesInUse.get(lock)?.end();
     counter?.begin();
-    if (counter) this.#leasesInUse.set(lease, counter);
-    else this.#leasesInUse.delete(lease);
+    if (counter) this.#leasesInUse.set(lock, counter);
+    else this.#leasesInUse.delete(lock);
   }
 
   /**
-   * Resolves when the release has left this process if the lease is valid: then no other process had the lock until
-   * now. If the lease is in doubt, it waits for the result.
+   * Resolves when the release has left this process if the lock is valid: then no other process had the lock until
+   * now. If the lock is in doubt, it waits for the result.
    *
    * @throws LockLostError if the work did not have the lock until its end
    */
-  async #releaseAfterWork(lease: OwnedLock): Promise<void> {
-    if (lease.isLost) lease.throwIfLost();
-    if (!lease.isHeld) return;
-    if (lease.isValid()) return whenReleaseSent(lease);
-    const result = await new Promise<ReleaseResult>((resolve) => lease.startRelease({ onResult: resolve }));
-    if (result.kind !== 'released') throw lostDuringWorkError(lease.key);
+  async #releaseAfterWork(lock: InternalLock): Promise<void> {
+    if (lock.isLost) lock.throwIfLost();
+    if (!lock.isHeld) return;
+    if (lock.isValid()) return whenReleaseSent(lock);
+    const result = await new Promise<ReleaseResult>((resolve) => lock.startRelease({ onResult: resolve }));
+    if (result.kind !== 'released') throw lostDuringWorkError(lock.key);
   }
 
   #waitFor(counter: InFlight, timeoutMs: number): Promise<boolean> {
@@ -177,17 +177,17 @@ export class HeldLocks {
 }
 
 /**
- * Releases the lease. Resolves when the release has left this process, so that it takes effect even if the process exits,
+ * Releases the lock. Resolves when the release has left this process, so that it takes effect even if the process exits,
  * or with its result. So the timeout of the release limits it.
  */
-const whenReleaseSent = (lease: OwnedLock): Promise<void> =>
+const whenReleaseSent = (lock: InternalLock): Promise<void> =>
   new Promise((resolve) => {
     const settle = () => resolve();
-    if (lease.isHeld) lease.startRelease({ onResult: settle, onSent: settle });
-    else lease.releaseLost(settle);
+    if (lock.isHeld) lock.startRelease({ onResult: settle, onSent: settle });
+    else lock.releaseLost(settle);
   });
 
-const closedByWorkError = ({ key }: OwnedLock) =>
+const closedByWorkError = ({ key }: InternalLock) =>
   new LockShutdownError(
     `The work under lock "${key}" closed the application itself, so shutdown does not wait for it. If the work ` +
       `does not end soon, its lease expires while it runs.`,

@@ -52,7 +52,7 @@ export class LeaseVerifier<Held extends Verifiable> {
     this.#timer?.cancel();
   }
 
-  run(): void {
+  onDue(): void {
     const heldLocks = [...this.#parts.heldLocks];
     if (heldLocks.length === 0) return;
     this.start();

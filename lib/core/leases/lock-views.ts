@@ -3,68 +3,68 @@ import { outerReleasedError } from '../error-factories.js';
 import { LockConfigError, type LockLostError } from '../errors.js';
 import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
-import { linkViewToLease } from '../open-transactions.js';
+import { linkView } from '../open-transactions.js';
 import { AbortableLock } from './abortable-lock.js';
 import type { HeldLock } from './held-lock.js';
-import type { OwnedLock } from './owned-lock.js';
+import type { InternalLock } from './internal-lock.js';
 import type { ReleaseListener } from './releaser.js';
 
-/** A lock that shows the lease of another, which renews, loses and releases it. */
+/** A view of a lock. What becomes of the lock is decided elsewhere: where it was acquired. */
 abstract class LockView extends AbortableLock implements Lock {
-  readonly #lease: OwnedLock;
+  readonly #lock: InternalLock;
 
-  constructor(lease: OwnedLock) {
+  constructor(lock: InternalLock) {
     super();
-    this.#lease = lease;
-    linkViewToLease(this, lease);
+    this.#lock = lock;
+    linkView(this, lock);
   }
 
-  protected get lease(): OwnedLock {
-    return this.#lease;
+  protected get viewedLock(): InternalLock {
+    return this.#lock;
   }
 
   get key(): string {
-    return this.lease.key;
+    return this.viewedLock.key;
   }
 
   get keys(): readonly string[] {
-    return this.lease.keys;
+    return this.viewedLock.keys;
   }
 
   get permit(): number {
-    return this.lease.permit;
+    return this.viewedLock.permit;
   }
 
   get fencingToken(): bigint {
-    return this.lease.fencingToken;
+    return this.viewedLock.fencingToken;
   }
 
   fencingTokenOf(key: string): bigint {
-    return this.lease.fencingTokenOf(key);
+    return this.viewedLock.fencingTokenOf(key);
   }
 
   detectLoss(): void {
-    this.lease.detectLoss();
+    this.viewedLock.detectLoss();
   }
 
   isValid(): boolean {
-    return this.lease.isValid();
+    return this.viewedLock.isValid();
   }
 
   remainingMs(): number {
-    return this.lease.remainingMs();
+    return this.viewedLock.remainingMs();
   }
 
   throwIfLost(): void {
-    this.lease.throwIfLost();
+    this.viewedLock.throwIfLost();
   }
 
   extend(leaseMs: number): Promise<void> {
-    return this.lease.extend(leaseMs);
+    return this.viewedLock.extend(leaseMs);
   }
 
-  leaveToExpire(reason: LockLostError): void {
-    this.lease.leaveToExpire(reason);
+  loseWithoutRelease(reason: LockLostError): void {
+    this.viewedLock.loseWithoutRelease(reason);
   }
 
   abstract release(): Promise<boolean>;
@@ -74,11 +74,11 @@ abstract class LockView extends AbortableLock implements Lock {
 /** The lock that the work of a job run or a term receives. The run or the term releases it, not the work. */
 export class BorrowedLock extends LockView {
   override get signal(): AbortSignal {
-    return this.lease.signal;
+    return this.viewedLock.signal;
   }
 
   release(): Promise<boolean> {
-    return Promise.reject(cannotReleaseError(this.lease));
+    return Promise.reject(cannotReleaseError(this.viewedLock));
   }
 
   /** Releases nothing and does not reject: an error here would hide how the work ended. */
@@ -96,7 +96,7 @@ export class ReentrantLock extends LockView {
   #isReleased = false;
 
   /** @param key One of the keys of a lock that has several. */
-  constructor(outer: OwnedLock, key = outer.key) {
+  constructor(outer: InternalLock, key = outer.key) {
     super(outer);
     this.#key = key;
     outer.addView(this);
@@ -107,41 +107,42 @@ export class ReentrantLock extends LockView {
   }
 
   override get keys(): readonly string[] {
-    return this.#key === this.lease.key ? this.lease.keys : [this.#key];
+    return this.#key === this.viewedLock.key ? this.viewedLock.keys : [this.#key];
   }
 
   override get fencingToken(): bigint {
-    return this.lease.keys.includes(this.#key)
-      ? this.lease.fencingTokenOf(this.#key)
-      : this.lease.fencingToken;
+    return this.viewedLock.keys.includes(this.#key)
+      ? this.viewedLock.fencingTokenOf(this.#key)
+      : this.viewedLock.fencingToken;
   }
 
   // A lock without a fencing token of its own prints itself without one.
   override toJSON(): object {
-    if (this.#key !== this.lease.key || !(this.lease instanceof PrintableLock)) return super.toJSON();
-    return { ...this.lease.toJSON(), remainingMs: this.remainingMs() };
+    if (this.#key !== this.viewedLock.key || !(this.viewedLock instanceof PrintableLock))
+      return super.toJSON();
+    return { ...this.viewedLock.toJSON(), remainingMs: this.remainingMs() };
   }
 
   override [inspect.custom](): object {
-    if (this.#key !== this.lease.key || !(this.lease instanceof PrintableLock))
+    if (this.#key !== this.viewedLock.key || !(this.viewedLock instanceof PrintableLock))
       return super[inspect.custom]();
-    return { ...this.lease[inspect.custom](), remainingMs: this.remainingMs() };
+    return { ...this.viewedLock[inspect.custom](), remainingMs: this.remainingMs() };
   }
 
   get eventToken(): bigint {
-    return this.lease.eventToken;
+    return this.viewedLock.eventToken;
   }
 
   get isHeld(): boolean {
-    return !this.#isReleased && this.lease.isHeld;
+    return !this.#isReleased && this.viewedLock.isHeld;
   }
 
   get isLost(): boolean {
-    return this.lease.isLost;
+    return this.viewedLock.isLost;
   }
 
   override get signal(): AbortSignal {
-    const outer = this.lease.signal;
+    const outer = this.viewedLock.signal;
     if (outer.aborted) this.abort(outer.reason as Error);
     return super.signal;
   }
@@ -161,8 +162,8 @@ export class ReentrantLock extends LockView {
 
   /** @throws LockLostError if the outer lock ended before this one */
   throwIfEnded(): void {
-    if (this.lease.isLost) this.lease.throwIfLost();
-    if (!this.lease.isHeld) throw outerReleasedError(this.key);
+    if (this.viewedLock.isLost) this.viewedLock.throwIfLost();
+    if (!this.viewedLock.isHeld) throw outerReleasedError(this.key);
   }
 
   /** The outer lock counts for itself. */
@@ -184,7 +185,7 @@ export class ReentrantLock extends LockView {
   release(): Promise<boolean> {
     const isFirst = !this.#isReleased;
     this.#isReleased = true;
-    this.lease.removeView(this);
+    this.viewedLock.removeView(this);
     return Promise.resolve(isFirst);
   }
 
@@ -193,7 +194,7 @@ export class ReentrantLock extends LockView {
   }
 }
 
-const cannotReleaseError = ({ key, purpose }: OwnedLock) =>
+const cannotReleaseError = ({ key, purpose }: InternalLock) =>
   new LockConfigError(
     purpose === 'term'
       ? `Expected the election to release the lock of its term, got release() of the leadership "${key}". It is released ` +

@@ -104,7 +104,7 @@ export class Releaser {
       this.#retries.delete(retry);
       this.#send(release);
     };
-    const retry = timerWheel.add(atMs, { run });
+    const retry = timerWheel.add(atMs, { onDue: run });
     this.#retries.add(retry);
   }
 }

@@ -141,7 +141,7 @@ export class Turn {
   }
 
   /** The time of at least one request is over. */
-  run(): void {
+  onDue(): void {
     const nowMs = this.#timer?.atMs ?? 0;
     for (const request of this.requests) if (!request.isOver && request.atMs <= nowMs) request.timeOut();
     if (this.#open > 0) this.#setTimer();

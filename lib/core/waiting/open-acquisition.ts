@@ -68,7 +68,7 @@ export class OpenAcquisition {
   /** Sends a try for this waiter. Calls back with its result, exactly once. */
   send(waiter: Waiter, onResult: (result: Grant | NotGranted) => void): void {
     const { acquirer, instance } = this.#parts;
-    const { key, leaseMs, label, purpose, hides, isOfWriter } = waiter.params;
+    const { key, leaseMs, label, purpose, suppressedEvents, isOfWriter } = waiter.params;
     this.#isSent = true;
     this.#tries += 1;
     const request = {
@@ -80,7 +80,7 @@ export class OpenAcquisition {
       retryWithinMs: waiter.remainingWaitMs > 0 ? STORE_QUEUE_PLACE_MS : undefined,
     };
     const { maxResultWaitMs } = waiter;
-    acquirer.acquire({ key, label, purpose, hides, request, maxResultWaitMs }, (result) => {
+    acquirer.acquire({ key, label, purpose, suppressedEvents, request, maxResultWaitMs }, (result) => {
       this.#isSent = false;
       onResult(result);
     });

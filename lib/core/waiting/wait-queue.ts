@@ -8,7 +8,7 @@ import { type Acquirer, type NotGranted, isConnectionLost } from '../leases/acqu
 import { Grant } from '../leases/grant.js';
 import type { HandoffQueue, HeldLock } from '../leases/held-lock.js';
 import type { HeldLocks } from '../leases/held-locks.js';
-import { Lease } from '../leases/lease.js';
+import { LockHandle } from '../leases/lock-handle.js';
 import type { Releaser } from '../leases/releaser.js';
 import { LinkedList } from '../linked-list.js';
 import { StoreTimeoutError } from '../requests/store-timeout.js';
@@ -67,7 +67,7 @@ export class WaitQueue implements HandoffQueue {
   }
 
   /** Adds a waiter. Its outcome is the lock, or the reason why it was not acquired. */
-  enqueue(params: AcquireParams): Promise<Lease> {
+  enqueue(params: AcquireParams): Promise<LockHandle> {
     const waiter = new Waiter(params, this.#parts, this);
     waiter.enter(this.#waiters);
     if (this.#held) {
@@ -147,9 +147,9 @@ export class WaitQueue implements HandoffQueue {
   }
 
   #deliver(held: HeldLock, waiter: Waiter): void {
-    const lease = new Lease(held, waiter.params, waiter);
-    const { fencingToken, waitedMs } = lease;
-    waiter.resolve(lease);
+    const handle = new LockHandle(held, waiter.params, waiter);
+    const { fencingToken, waitedMs } = handle;
+    waiter.resolve(handle);
     if (this.#waiters.first) requestTokensIfFew(held);
     this.#parts.events.emit('acquired', { key: this.#key, fencingToken, waitedMs }, waiter.params);
   }
@@ -179,7 +179,7 @@ export class WaitQueue implements HandoffQueue {
     const next = this.#waiters.first?.value;
     // The first waiter may have left meanwhile, and the next one may want something else.
     if (!next || !isFor(next.params, grant)) {
-      this.#parts.releaser.release(grant.request, grant.lastsUntilMs);
+      this.#parts.releaser.release(grant.request, grant.latestStoreEndMs);
       this.#acquire();
       return;
     }
@@ -229,12 +229,12 @@ export class WaitQueue implements HandoffQueue {
     if (!this.#waiters.first) return;
     const nowMs = clock.monotonicMs();
     const atMs = Math.min(nowMs + delayMs, this.#notifiedForMs);
-    if (atMs <= nowMs) this.run();
+    if (atMs <= nowMs) this.onDue();
     else this.#retryTimer = timerWheel.add(atMs, this);
   }
 
   /** The time of the next retry has come. */
-  run(): void {
+  onDue(): void {
     if (!this.#held) this.#acquire();
     else {
       void this.#held.confirm();

@@ -1,7 +1,7 @@
 import type { ReleaseNotice } from '../store-notices.js';
 import { type NotGranted, isConnectionLost } from '../leases/acquirer.js';
 import { Grant } from '../leases/grant.js';
-import { Lease } from '../leases/lease.js';
+import { LockHandle } from '../leases/lock-handle.js';
 import { LinkedList } from '../linked-list.js';
 import { type WaitQueueParts, WaitQueue } from './wait-queue.js';
 import { type AcquireParams, Waiter } from './waiter.js';
@@ -12,7 +12,7 @@ const RETRY_WITHIN_MS = 200;
 /** A waiter that is not queued has no timer: its only acquisition ends in time by itself. */
 const UNQUEUED = {
   onTimeout: () => undefined,
-  reject: (waiter: Waiter<Lease | NotGranted>, reason: unknown) => waiter.reject(reason),
+  reject: (waiter: Waiter<LockHandle | NotGranted>, reason: unknown) => waiter.reject(reason),
 };
 
 /** The wait queues of this process, one for each key that has waiters or was granted. */
@@ -20,7 +20,7 @@ export class WaitQueues {
   readonly #parts: WaitQueueParts;
   readonly #queues = new Map<string, WaitQueue>();
   /** The calls of `tryAcquire`, which send one acquisition and are not queued. */
-  readonly #unqueuedWaiters = new LinkedList<Waiter<Lease | NotGranted>>();
+  readonly #unqueuedWaiters = new LinkedList<Waiter<LockHandle | NotGranted>>();
 
   constructor(parts: WaitQueueParts) {
     this.#parts = parts;
@@ -60,27 +60,30 @@ export class WaitQueues {
    * @throws LockTimeoutError after `waitMs`; LockUnavailableError if the store does not answer; the reason of the
    *   signal when it aborts
    */
-  acquire(params: AcquireParams): Promise<Lease> {
+  acquire(params: AcquireParams): Promise<LockHandle> {
     return this.#queueOf(params).enqueue(params);
   }
 
   /** Sends one acquisition and does not queue. Rejects with the reason of the signal when it aborts. */
-  tryAcquire(params: AcquireParams): Promise<Lease | NotGranted> {
+  tryAcquire(params: AcquireParams): Promise<LockHandle | NotGranted> {
     const { acquirer, releaser, instance } = this.#parts;
-    const waiter = new Waiter<Lease | NotGranted>({ ...params, waitMs: 0 }, this.#parts, UNQUEUED);
+    const waiter = new Waiter<LockHandle | NotGranted>({ ...params, waitMs: 0 }, this.#parts, UNQUEUED);
     waiter.enter(this.#unqueuedWaiters);
     // After a lost connection the first holder is being withdrawn, so the second try needs a new holder.
     const send = (isRetry: boolean): void => {
-      const { key, storeKey, leaseMs, label, hides, isOfWriter } = params;
+      const { key, storeKey, leaseMs, label, suppressedEvents, isOfWriter } = params;
       const request = { key: storeKey, holder: acquirer.newHolder(isOfWriter), leaseMs, instance };
-      acquirer.acquire({ key, label, hides, request, maxResultWaitMs: waiter.maxResultWaitMs }, (result) => {
-        const isGranted = result instanceof Grant;
-        if (waiter.isSettled && isGranted) releaser.release(result.request, result.lastsUntilMs);
-        else if (waiter.isSettled) return;
-        else if (isGranted) this.#onGranted(result, waiter);
-        else if (isConnectionLost(result) && !isRetry) send(true);
-        else waiter.resolve(result);
-      });
+      acquirer.acquire(
+        { key, label, suppressedEvents, request, maxResultWaitMs: waiter.maxResultWaitMs },
+        (result) => {
+          const isGranted = result instanceof Grant;
+          if (waiter.isSettled && isGranted) releaser.release(result.request, result.latestStoreEndMs);
+          else if (waiter.isSettled) return;
+          else if (isGranted) this.#onGranted(result, waiter);
+          else if (isConnectionLost(result) && !isRetry) send(true);
+          else waiter.resolve(result);
+        },
+      );
     };
     send(false);
     return waiter.outcome;
@@ -92,15 +95,15 @@ export class WaitQueues {
     for (const waiter of [...this.#unqueuedWaiters]) waiter.reject(reason);
   }
 
-  #onGranted(grant: Grant, waiter: Waiter<Lease | NotGranted>): void {
+  #onGranted(grant: Grant, waiter: Waiter<LockHandle | NotGranted>): void {
     const { events, heldLocks } = this.#parts;
     const { params, waitedMs } = waiter;
     const queue = this.#queueOf(params);
     const held = heldLocks.add(grant, { renew: params.renew, queue });
     queue.attach(held);
-    const lease = new Lease(held, params, { startedAtMs: waiter.startedAtMs, waitedMs });
-    waiter.resolve(lease);
-    events.emit('acquired', { key: params.key, fencingToken: lease.fencingToken, waitedMs }, params);
+    const handle = new LockHandle(held, params, { startedAtMs: waiter.startedAtMs, waitedMs });
+    waiter.resolve(handle);
+    events.emit('acquired', { key: params.key, fencingToken: handle.fencingToken, waitedMs }, params);
   }
 
   #queueOf(params: AcquireParams): WaitQueue {

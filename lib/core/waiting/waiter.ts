@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
 import type { EventSubject } from '../events.js';
-import type { Lease } from '../leases/lease.js';
+import type { LockHandle } from '../leases/lock-handle.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
 import type { ResolvedLockOptions } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
@@ -57,7 +57,7 @@ const MIN_RESULT_WAIT_MS = 1_000;
  * One call that acquires a key: its place in the queue, its abort signal, its outcome, and its time limit. While the
  * request of this call is at the store, the timeout of the request limits it: see `timeoutOf` in leases/acquirer.ts.
  */
-export class Waiter<Outcome = Lease> {
+export class Waiter<Outcome = LockHandle> {
   readonly params: AcquireParams;
   /** Resolves with the lock, or rejects with the reason why it was not acquired. */
   readonly outcome: Promise<Outcome>;
@@ -136,12 +136,12 @@ export class Waiter<Outcome = Lease> {
     if (this.#isSettled) return;
     if (this.#isAwaitingResult) this.#timer?.cancel();
     this.#isAwaitingResult = false;
-    if (this.remainingWaitMs === 0) this.run();
+    if (this.remainingWaitMs === 0) this.onDue();
     else if (!this.#timer?.isLinked) this.#setTimer(this.params.waitMs);
   }
 
   /** Called by the timer wheel. */
-  run(): void {
+  onDue(): void {
     this.#owner.onTimeout(this);
   }
 

@@ -1,5 +1,5 @@
 import type { AsyncResource } from 'node:async_hooks';
-import { Lease } from '../../core/leases/lease.js';
+import { LockHandle } from '../../core/leases/lock-handle.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/leases/acquirer.js';
 import { sleep } from '../../core/clock.js';
@@ -18,7 +18,7 @@ export interface RecoveryParts {
    * Invokes a job for a tick; for a missed one, `claimed` is the newest tick that was claimed before it. Resolves with the result
    * of the claim; `undefined` if its method was not called.
    */
-  readonly invoke: (job: Job, tick: Tick, claimed?: Tick) => Promise<Lease | NotGranted | undefined>;
+  readonly invoke: (job: Job, tick: Tick, claimed?: Tick) => Promise<LockHandle | NotGranted | undefined>;
 }
 
 /** Spreads the requests of the replicas that watch the same run. */
@@ -93,8 +93,8 @@ export class DeadRunWatcher {
 }
 
 /** Returns `undefined` if the tick can no longer be claimed. */
-function getRetryDelayMs(result: Lease | NotGranted): number | undefined {
-  if (result instanceof Lease) return undefined;
+function getRetryDelayMs(result: LockHandle | NotGranted): number | undefined {
+  if (result instanceof LockHandle) return undefined;
   if (result.kind === 'unknown') return RETRY_PAUSE_MS;
   // The job may be resumed while the watched run is in progress.
   if (result.kind === 'refused' && result.reason === 'paused') return MAX_PAUSE_MS;

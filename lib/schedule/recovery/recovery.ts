@@ -1,11 +1,11 @@
 import { type TickState, type TickVerdict, findDeadTick, judgeTick } from '../../core/tick.js';
 import type { TickSkipReason } from '../../core/events.js';
-import { Lease } from '../../core/leases/lease.js';
+import { LockHandle } from '../../core/leases/lock-handle.js';
 import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks } from '../claim-params.js';
-import { mayOverlap, ownStoreKey } from '../overlap.js';
+import { mayOverlap, ownStoreKey } from '../tick-keys.js';
 import { type StoredRun, decodeRecords } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
@@ -29,7 +29,7 @@ export class Recovery {
   }
 
   /** Starts what may still run the tick, or an unfinished earlier one, without a timer. Returns the reason of the skip. */
-  handleRefusal(job: Job, tick: Tick, result: Exclude<ClaimOutcome, Lease>): TickSkipReason | undefined {
+  handleRefusal(job: Job, tick: Tick, result: Exclude<ClaimOutcome, LockHandle>): TickSkipReason | undefined {
     if (typeof result !== 'object') return result;
     if (result.kind === 'unknown') {
       // The claim may have been granted and is then withdrawn, which looks like a dead run. One recovery finds all such ticks.
@@ -150,7 +150,7 @@ export class Recovery {
     const params = buildClaimParams(job, tick, locks, claimed);
     const claim = { ...params, tick: { ...params.tick, staleAfterMs: Number.MAX_SAFE_INTEGER } };
     const result = await locks.jobs.claimTick(job.key, claim);
-    if (!(result instanceof Lease)) return result.kind === 'refused';
+    if (!(result instanceof LockHandle)) return result.kind === 'refused';
     result.endRun();
     await result.release();
     return true;
@@ -172,7 +172,7 @@ export class Recovery {
     if (!own) return false;
     if (own.claimed) return true;
     const result = await invoke(job, tick, claimed);
-    if (result === undefined || result instanceof Lease) return true;
+    if (result === undefined || result instanceof LockHandle) return true;
     // A run in progress, which may be that of a retry, keeps the tick until it ends.
     return result.kind !== 'unknown' && result.kind !== 'taken';
   }

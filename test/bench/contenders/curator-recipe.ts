@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { storeTime } from '../../../lib/core/requests/store-time.js';
+import { deadlineIn } from '../../../lib/core/requests/deadline.js';
 import type { ZookeeperClient } from '../../../lib/backends/zookeeper/session/client.js';
 import { create, getChildren, remove } from '../../../lib/backends/zookeeper/wire/operations.js';
 import { CODE, codeOf, unlessCode } from '../../../lib/backends/zookeeper/wire/zookeeper-errors.js';
@@ -52,7 +52,7 @@ class RecipeMutex {
       const created = await unlessCode(this.#client.call(node, TIMEOUT_MS), CODE.noNode);
       if (created) return created.path;
       for (const container of [CURATOR_PATH, parent])
-        await this.#client.createContainer(this.#client.session, container, storeTime(TIMEOUT_MS));
+        await this.#client.createContainer(this.#client.session, container, deadlineIn(TIMEOUT_MS));
     }
   }
 

@@ -117,9 +117,9 @@ export const controls: readonly Control[] = [
     nemeses: ['delayed'],
     rounds: 40,
     file: 'lib/core/leases/acquirer.ts',
-    find: `return new Grant({ key, request, granted: result, sentAt, lastsUntilMs }, clock);`,
+    find: `return new Grant({ key, request, granted: result, sentAt, latestStoreEndMs }, clock);`,
     replace: `const now = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
-    return new Grant({ key, request, granted: result, sentAt: now, lastsUntilMs }, clock);`,
+    return new Grant({ key, request, granted: result, sentAt: now, latestStoreEndMs }, clock);`,
     seenBy: ['disjoint intervals', 'fenced mutex'],
   },
   {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Lease } from '../../../lib/core/leases/lease.js';
+import { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import { lockFixture } from './lock-fixture.js';
 
 const tickNow = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
@@ -10,14 +10,14 @@ describe('the claim of a tick', () => {
     backend.next('acquire', { delayAnswerMs: 4_000 });
     const claiming = ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
     await clock.advance(4_000);
-    expect(await claiming).toBeInstanceOf(Lease);
+    expect(await claiming).toBeInstanceOf(LockHandle);
   });
 
   it('is repeated by the same run if its result was lost', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
     const claimed = await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
-    expect(claimed).toBeInstanceOf(Lease);
+    expect(claimed).toBeInstanceOf(LockHandle);
     expect(backend.count('release')).toBe(0);
   });
 
@@ -34,7 +34,9 @@ describe('the claim of a tick', () => {
 
   it('is withdrawn if it may take effect later, also when the retry was refused', async () => {
     const { backend, clock, ours, theirs } = lockFixture();
-    const running = (await theirs.jobs.claimTick('job', { tick: tickNow(clock.wallMs() - 1_000) })) as Lease;
+    const running = (await theirs.jobs.claimTick('job', {
+      tick: tickNow(clock.wallMs() - 1_000),
+    })) as LockHandle;
     backend.next('acquire', { loseAnswer: true });
     const taken = await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
     expect(taken).toMatchObject({ kind: 'taken' });
@@ -53,7 +55,7 @@ describe('the claim of a tick', () => {
 
   it('is left to expire if it was lost, because a takeover counts from the end of its lease', async () => {
     const { backend, clock, ours } = lockFixture();
-    const run = (await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) })) as Lease;
+    const run = (await ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) })) as LockHandle;
     backend.next('renew', { loseAnswer: true }, Infinity);
     while (run.isValid()) await clock.advance(1_000);
     await run.release();

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { LockShutdownError, LockUnavailableError } from '../../../lib/core/errors.js';
-import type { Lease } from '../../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import { stateOf, lockFixture } from './lock-fixture.js';
 
 describe('draining', () => {
@@ -77,7 +77,7 @@ describe('a tick that is granted while the application drains', () => {
     await clock.advance(300);
     const run = await claiming;
     expect(await stateOf(drained)).toBe('pending');
-    await (run as Lease).release();
+    await (run as LockHandle).release();
     await clock.advance(0);
     expect(await drained).toEqual([]);
   });
@@ -95,7 +95,7 @@ describe('a tick that is granted while the application drains', () => {
     const run = await claiming;
     await clock.advance(100);
     expect(await stateOf(drained)).toBe('pending');
-    await (run as Lease).release();
+    await (run as LockHandle).release();
     await clock.advance(0);
     expect(await drained).toEqual([]);
   });

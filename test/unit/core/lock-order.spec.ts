@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { LockConfigError, LockReentryError } from '../../../lib/core/errors.js';
-import { Lease } from '../../../lib/core/leases/lease.js';
+import { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import { MAX_EDGES } from '../../../lib/core/lock-order-graph.js';
 import { ScriptedBackend } from '../scripted-backend.js';
 import { recordRequests } from './request-log.js';
@@ -221,7 +221,7 @@ describe('the order of locks does not count', () => {
     const signal = new AbortController().signal;
     const term = await locks.leaders.wait('boss', { leaseMs: 30_000, signal });
     const run = await locks.jobs.claimTick('job', {});
-    if (!(run instanceof Lease)) throw new Error('the job is claimed');
+    if (!(run instanceof LockHandle)) throw new Error('the job is claimed');
     await locks.runWithLock(term, () => locks.runWithLock(run, () => nest(['a', 'b'])));
     expect(edges()).toEqual(['a>b']);
     await term.release();

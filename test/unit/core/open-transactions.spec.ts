@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Lease } from '../../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import { BorrowedLock } from '../../../lib/core/leases/lock-views.js';
 import {
   hasOpenTransaction,
@@ -35,7 +35,7 @@ it('transactions that have ended are not kept', () => {
 });
 
 it('a transaction that is used under the lock of a run or a term counts for its lease', () => {
-  const lease = {} as Lease;
-  recordTransaction(new BorrowedLock(lease), { isTransactionActive: true });
-  expect(hasOpenTransaction(lease)).toBe(true);
+  const handle = {} as LockHandle;
+  recordTransaction(new BorrowedLock(handle), { isTransactionActive: true });
+  expect(hasOpenTransaction(handle)).toBe(true);
 });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Lease } from '../../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import type { Job } from '../../../lib/schedule/job.js';
 import { isTimedOut, runWithTimeLimit } from '../../../lib/schedule/run-time-limit.js';
@@ -7,17 +7,17 @@ import { SettableClock } from '../../../lib/testing/settable-clock.js';
 import { stateOf } from '../core/lock-fixture.js';
 
 /** A run of 50 ms at most that never ends, with a lease of 100 ms. */
-function startHungRun({ isLost }: Pick<Lease, 'isLost'>) {
+function startHungRun({ isLost }: Pick<LockHandle, 'isLost'>) {
   const clock = new SettableClock();
   const controller = new AbortController();
-  const lease = {
+  const lock = {
     signal: controller.signal,
     isLost,
     abort: (reason: Error) => controller.abort(reason),
-  } as unknown as Lease;
+  } as unknown as LockHandle;
   const locks = { clock, defaultLeaseMs: 100 } as unknown as Locks;
   const job = { key: 'job', options: { maxRunMs: 50 } } as unknown as Job;
-  const running = runWithTimeLimit({ locks, job, lease }, () => new Promise(() => undefined));
+  const running = runWithTimeLimit({ locks, job, lock }, () => new Promise(() => undefined));
   return { clock, controller, running };
 }
 

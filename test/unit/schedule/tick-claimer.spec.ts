@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest';
-import { Lease } from '../../../lib/core/leases/lease.js';
+import { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import { LockUnavailableError } from '../../../lib/core/errors.js';
 import { Elections } from '../../../lib/election/elections.js';
@@ -84,13 +84,13 @@ it('a run that was in progress during a pause is retried when it dies (overlap: 
     tickMs: clock.wallMs() - agoMs,
     periodMs: PERIOD_MS,
   }));
-  const lease = await ours.jobs.claimTick('job', buildClaimParams(job, tick!, ours));
-  expect(lease).toBeInstanceOf(Lease);
+  const handle = await ours.jobs.claimTick('job', buildClaimParams(job, tick!, ours));
+  expect(handle).toBeInstanceOf(LockHandle);
   await pauseAndResume(theirs);
-  (lease as Lease).letLapse();
+  (handle as LockHandle).stopRenewing();
   await clock.advance(1_500);
   const retried = await claimerOf(theirs).claimNow(job, tick!);
-  expect(retried instanceof Lease && retried.grant.attempt).toBe(2);
+  expect(retried instanceof LockHandle && retried.grant.attempt).toBe(2);
   // It has no run yet, and was due before the end of the pause.
   expect(await claimerOf(theirs).claimNow(job, another!)).toMatchObject({ reason: 'claimed' });
 });
@@ -99,8 +99,8 @@ it('a tick of a job that was never paused is not skipped as paused (overlap: all
   const { clock, ours, theirs } = lockFixture();
   const tick = { tickMs: clock.wallMs(), periodMs: PERIOD_MS };
   const run = await ours.jobs.claimTick('job', buildClaimParams(jobWith({}), tick, ours));
-  (run as Lease).endRun();
-  await (run as Lease).release();
+  (run as LockHandle).endRun();
+  await (run as LockHandle).release();
   const claimed = await claimerOf(theirs).claimWhenDue(jobWith({ overlap: 'allow' }), tick);
   expect(claimed).toMatchObject({ kind: 'refused', reason: 'claimed' });
 });

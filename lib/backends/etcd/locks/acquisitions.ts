@@ -9,18 +9,18 @@ import type { TxnResponse } from '../rpc/messages.js';
 import { SessionOverError, type Session } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import { type AcquisitionReply, encodeAcquisition, parseAcquisition } from './acquisition-requests.js';
-import type { LeaseExtension } from './lease-extension.js';
-import type { OwnLocks } from './own-locks.js';
+import type { LockExtension } from './lock-extension.js';
+import type { OwnEntries } from './own-entries.js';
 import type { PredecessorWatches } from './predecessor-watches.js';
 import { type StoredLock, firstTokenOf } from './stored-lock.js';
 
 interface AcquisitionsParts {
   readonly keyspace: Keyspace;
   readonly sessions: Sessions;
-  readonly ownLocks: OwnLocks;
+  readonly ownEntries: OwnEntries;
   readonly watches: PredecessorWatches;
   readonly abandonedPlaces: AbandonedPlaces<StoredLock>;
-  readonly extension: LeaseExtension;
+  readonly extension: LockExtension;
 }
 
 /** An acquisition has up to seven operations. etcd accepts 128 in a transaction, at all levels together. */
@@ -85,7 +85,7 @@ export class Acquisitions {
     endsAtMs: number,
     report: Report,
   ): Promise<readonly IndexedAcquisition[]> {
-    const { keyspace, sessions, ownLocks } = this.#parts;
+    const { keyspace, sessions, ownEntries } = this.#parts;
     const leaseMs = Math.max(...acquisitions.map(({ request }) => request.leaseMs));
     const session = sessions.get(leaseMs);
     const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
@@ -97,7 +97,7 @@ export class Acquisitions {
       open = placed;
       const names = placed.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
       const sending = { session, leftMs, report };
-      return await ownLocks.whileInFlight(names, () => this.#sendAll(placed, sending));
+      return await ownEntries.whileInFlight(names, () => this.#sendAll(placed, sending));
     } catch (cause) {
       if (cause instanceof SessionOverError && leftMs() > 0) return open;
       for (const { index } of open) report(index, resultOfError(cause));
@@ -107,11 +107,11 @@ export class Acquisitions {
 
   /** An entry that is being deleted must not be granted: the deletion would end the grant. */
   #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly PlacedAcquisition[] {
-    const { keyspace, ownLocks } = this.#parts;
+    const { keyspace, ownEntries } = this.#parts;
     // Reading the places also notices which of them have ended.
     const placed = acquisitions.map((one) => ({ ...one, queuedAt: this.#placeOf(one.request) }));
     return placed.filter(({ index, request: { key, holder } }) => {
-      const isEnding = ownLocks.isEnding(keyspace.lock(key, holder));
+      const isEnding = ownEntries.isEnding(keyspace.lock(key, holder));
       if (isEnding) report(index, { kind: 'taken', remainingMs: 0 });
       return !isEnding;
     });
@@ -138,7 +138,7 @@ export class Acquisitions {
     acquisitions: readonly PlacedAcquisition[],
     { session, leftMs }: Sending,
   ): Promise<TxnResponse> {
-    const { keyspace, ownLocks } = this.#parts;
+    const { keyspace, ownEntries } = this.#parts;
     const { leaseId } = session;
     const operations = acquisitions.map(({ request, queuedAt }) =>
       encodeAcquisition(request, { keyspace, leaseId, queuedAt }),
@@ -149,7 +149,7 @@ export class Acquisitions {
       if (hasNoEffect(cause)) throw cause;
       for (const { request } of acquisitions) {
         const { key, holder, leaseMs } = request;
-        ownLocks.doubt({ name: keyspace.lock(key, holder), key, session, leaseMs });
+        ownEntries.markUnknown({ name: keyspace.lock(key, holder), key, session, leaseMs });
       }
       throw cause;
     }
@@ -157,7 +157,7 @@ export class Acquisitions {
 
   /** The result of an acquisition; `undefined` if it must be sent again. */
   async #resultOf(request: AcquireRequest, outcome: AcquisitionOutcome): Promise<AcquireResult | undefined> {
-    const { keyspace, ownLocks } = this.#parts;
+    const { keyspace, ownEntries } = this.#parts;
     const { reply, revision, session, leftMs } = outcome;
     const name = keyspace.lock(request.key, request.holder);
     if (reply.isGranted) {
@@ -167,7 +167,7 @@ export class Acquisitions {
     }
     const { own, oldest } = reply;
     if (own?.value.isHeld) return this.#grantAgain(request, own, leftMs());
-    if (!own) ownLocks.remove(name);
+    if (!own) ownEntries.remove(name);
     const isTurn = own && oldest?.createRevision === own.createRevision;
     // The key was freed meanwhile, or the place in the queue is gone.
     if (!oldest || isTurn || (!own && (request.retryWithinMs ?? 0) > 0)) {
@@ -180,8 +180,8 @@ export class Acquisitions {
 
   /** The revision of its place in the queue. */
   #placeOf({ key, holder }: AcquireRequest): bigint | undefined {
-    const { keyspace, ownLocks } = this.#parts;
-    const own = ownLocks.get(keyspace.lock(key, holder));
+    const { keyspace, ownEntries } = this.#parts;
+    const own = ownEntries.get(keyspace.lock(key, holder));
     return own?.isHeld === false ? own.createRevision : undefined;
   }
 
@@ -218,7 +218,7 @@ export class Acquisitions {
     const lastsMs = isHeld ? leaseMs : retryWithinMs;
     const name = this.#parts.keyspace.lock(key, holder);
     const endsAtMs = systemClock.monotonicMs() + lastsMs;
-    this.#parts.ownLocks.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs });
+    this.#parts.ownEntries.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs });
   }
 }
 

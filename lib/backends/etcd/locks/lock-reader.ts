@@ -4,8 +4,8 @@ import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../../cor
 import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { count, keysOf, readOldest } from '../rpc/operations.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
-import type { OwnLocks } from './own-locks.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
+import type { OwnEntries } from './own-entries.js';
 import { type StoredLock, firstTokenOf, parseLock } from './stored-lock.js';
 
 /** Entries in one step of a list. Those of waiters are among them. */
@@ -15,25 +15,25 @@ const STEP = 500;
 export class LockReader {
   readonly #connection: EtcdConnection;
   readonly #keyspace: Keyspace;
-  readonly #ownLocks: OwnLocks;
+  readonly #ownEntries: OwnEntries;
 
-  constructor(connection: EtcdConnection, keyspace: Keyspace, ownLocks: OwnLocks) {
+  constructor(connection: EtcdConnection, keyspace: Keyspace, ownEntries: OwnEntries) {
     this.#connection = connection;
     this.#keyspace = keyspace;
-    this.#ownLocks = ownLocks;
+    this.#ownEntries = ownEntries;
   }
 
   /** Returns the holder of each key, in one transaction for many keys. */
   async inspectAll(keys: readonly string[], timeoutMs: number): Promise<readonly (LockRecord | null)[]> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     const success = keys.flatMap((key) => {
       const all = this.#keyspace.locksOf(key);
       return [readOldest(all), count(all)];
     });
-    const { responses } = await this.#connection.call('KV.Txn', { compare: [], success }, time.leftMs);
+    const { responses } = await this.#connection.call('KV.Txn', { compare: [], success }, deadline.leftMs);
     const locks = keys.map((_, index) => parseLock(this.#keyspace, keysOf(responses[2 * index])[0]));
     const held = locks.filter((lock) => lock?.value.isHeld) as readonly StoredLock[];
-    const leases = await this.#readLeases(new Set(held.map(({ leaseId }) => leaseId)), time);
+    const leases = await this.#readLeases(new Set(held.map(({ leaseId }) => leaseId)), deadline);
     return locks.map((lock, index) => {
       const queued = Number(responses[2 * index + 1]?.response_range?.count ?? 1) - 1;
       return lock?.value.isHeld ? this.#recordOf(lock, { leases, queued }) : null;
@@ -43,13 +43,17 @@ export class LockReader {
   async list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
     checkKeyCursor(request);
     const { prefix, cursor, limit } = request;
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     let range = this.#keyspace.locksFrom(prefix, cursor);
     const found: StoredLock[] = [];
     const entriesOf = new Map<string, number>();
     let isLast = false;
     while (!isLast && found.length <= limit) {
-      const { kvs, more } = await this.#connection.call('KV.Range', { ...range, limit: STEP }, time.leftMs);
+      const { kvs, more } = await this.#connection.call(
+        'KV.Range',
+        { ...range, limit: STEP },
+        deadline.leftMs,
+      );
       for (const entry of kvs) {
         const lock = parseLock(this.#keyspace, entry);
         entriesOf.set(lock.key, (entriesOf.get(lock.key) ?? 0) + 1);
@@ -60,7 +64,7 @@ export class LockReader {
       isLast = !more;
     }
     const page = found.slice(0, limit);
-    const leases = await this.#readLeases(new Set(page.map(({ leaseId }) => leaseId)), time);
+    const leases = await this.#readLeases(new Set(page.map(({ leaseId }) => leaseId)), deadline);
     const locks = page.flatMap((lock): ListedLock[] => {
       const queued = (entriesOf.get(lock.key) ?? 1) - 1;
       const record = this.#recordOf(lock, { leases, queued });
@@ -71,9 +75,9 @@ export class LockReader {
   }
 
   /** The rest of each lease in ms, rounded down to seconds. */
-  async #readLeases(ids: ReadonlySet<string>, time: StoreTime): Promise<ReadonlyMap<string, number>> {
+  async #readLeases(ids: ReadonlySet<string>, deadline: Deadline): Promise<ReadonlyMap<string, number>> {
     const entries = [...ids].map(async (ID) => {
-      const { TTL } = await this.#connection.call('Lease.LeaseTimeToLive', { ID }, time.leftMs);
+      const { TTL } = await this.#connection.call('Lease.LeaseTimeToLive', { ID }, deadline.leftMs);
       return [ID, Number(TTL) * 1_000] as const;
     });
     return new Map(await Promise.all(entries));
@@ -85,9 +89,9 @@ export class LockReader {
     const { instance, sinceMs, leaseMs } = value;
     const ofLeaseMs = leases.get(leaseId) ?? 0;
     if (ofLeaseMs < 0) return null;
-    const own = this.#ownLocks.get(name);
+    const own = this.#ownEntries.get(name);
     const ofOwnMs = own ? own.endsAtMs - systemClock.monotonicMs() : Infinity;
-    const isEnding = this.#ownLocks.isEnding(name);
+    const isEnding = this.#ownEntries.isEnding(name);
     const remainingMs = isEnding ? 1 : Math.max(Math.min(ofLeaseMs, leaseMs, ofOwnMs), 1);
     return { holder, instance, fencingToken: firstTokenOf(createRevision), sinceMs, remainingMs, queued };
   }

@@ -6,8 +6,8 @@ import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { EtcdError, resultOfError } from '../rpc/etcd-errors.js';
 import { isNoneNewer, isUnchanged, keysOf, put, read, transaction } from '../rpc/operations.js';
 import type { RunRecords } from '../ticks/run-records.js';
-import type { LeaseExtension } from './lease-extension.js';
-import type { OwnLocks } from './own-locks.js';
+import type { LockExtension } from './lock-extension.js';
+import type { OwnEntries } from './own-entries.js';
 import {
   type StoredLock,
   TOKENS_PER_REVISION,
@@ -20,8 +20,8 @@ import {
 interface RenewalsParts {
   readonly connection: EtcdConnection;
   readonly keyspace: Keyspace;
-  readonly ownLocks: OwnLocks;
-  readonly extension: LeaseExtension;
+  readonly ownEntries: OwnEntries;
+  readonly extension: LockExtension;
   readonly runRecords: RunRecords;
 }
 
@@ -82,13 +82,13 @@ export class Renewals {
     stored: StoredLock | undefined,
     leftMs: () => number,
   ): Promise<RenewResult> {
-    const { ownLocks, extension, runRecords } = this.#parts;
+    const { ownEntries, extension, runRecords } = this.#parts;
     const { leaseMs, moreTokens = 0 } = request;
     // A lock that is about to be deleted must not be renewed.
-    if (!stored?.value.isHeld || ownLocks.isEnding(stored.name)) return LOST;
-    const wasOwn = ownLocks.get(stored.name);
+    if (!stored?.value.isHeld || ownEntries.isEnding(stored.name)) return LOST;
+    const wasOwn = ownEntries.get(stored.name);
     if (!(await extension.extend(stored, leaseMs, leftMs()))) {
-      if (ownLocks.isEnding(stored.name) || (wasOwn && !ownLocks.get(stored.name))) return LOST;
+      if (ownEntries.isEnding(stored.name) || (wasOwn && !ownEntries.get(stored.name))) return LOST;
       throw new EtcdError('the lock has changed while it was renewed', { hasNoEffect: true });
     }
     if (stored.value.isRun) await runRecords.onRenewed(stored, leaseMs, leftMs()).catch(() => undefined);
@@ -99,8 +99,8 @@ export class Renewals {
 
   /** Adds tokens if nobody waits for the key. */
   async #addTokens(stored: StoredLock, moreTokens: number, timeoutMs: number): Promise<RenewResult> {
-    const { keyspace, ownLocks } = this.#parts;
-    const session = ownLocks.get(stored.name)?.session;
+    const { keyspace, ownEntries } = this.#parts;
+    const session = ownEntries.get(stored.name)?.session;
     // It was just moved to another session, so its revision is no longer known.
     if (!session || session.leaseId !== stored.leaseId) return { kind: 'renewed' };
     const isAlone = isNoneNewer(keyspace.locksOf(stored.key), stored.createRevision);

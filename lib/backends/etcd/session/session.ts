@@ -5,7 +5,7 @@ import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { EtcdError, hasNoEffect, isDecided } from '../rpc/etcd-errors.js';
 import type { KeyValue, RequestOp, TxnResponse } from '../rpc/messages.js';
 import { isUnchanged, keysOf, put, read } from '../rpc/operations.js';
-import { storeTime } from '../../../core/requests/store-time.js';
+import { deadlineIn } from '../../../core/requests/deadline.js';
 import { SharedCall } from '../../../core/requests/shared-call.js';
 
 interface SessionParts {
@@ -71,10 +71,10 @@ export class Session {
    * @throws SessionOverError if the lease has ended
    */
   async prepare(leaseMs: number, timeoutMs: number): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     try {
-      await this.fenceOff(time.leftMs);
-      await this.confirm(leaseMs, time.leftMs);
+      await this.fenceOff(deadline.leftMs);
+      await this.confirm(leaseMs, deadline.leftMs);
     } catch (cause) {
       // The caller has not sent anything yet, and this cannot change what it sends later.
       if (cause instanceof EtcdError && isDecided(cause) && !hasNoEffect(cause))
@@ -91,11 +91,11 @@ export class Session {
    */
   async confirm(leaseMs: number, timeoutMs: number): Promise<void> {
     this.lastUsedAtMs = systemClock.monotonicMs();
-    const time = storeTime(timeoutMs);
-    if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(time.leftMs);
+    const deadline = deadlineIn(timeoutMs);
+    if (!this.#isOver && !this.#confirmedAt) await this.#opening.run(deadline.leftMs);
     // A renewal that was in progress may have been sent too long ago.
     for (let tries = 0; !this.#isOver && !this.#lasts(leaseMs) && tries < MAX_CONFIRMATIONS; tries += 1)
-      await this.#confirming.run(time.leftMs);
+      await this.#confirming.run(deadline.leftMs);
     if (this.#isOver) throw new SessionOverError();
     if (!this.#lasts(leaseMs))
       throw new EtcdError('etcd did not confirm the lease in time', { hasNoEffect: true });
@@ -139,10 +139,10 @@ export class Session {
 
   /** Resolves when no transaction of before can take effect any more. */
   async fenceOff(timeoutMs: number): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     const doubts = this.#doubts;
     // A fence that was in progress may be older than a doubt.
-    while (!this.#isOver && this.#fencedDoubts < doubts) await this.#fencing.run(time.leftMs);
+    while (!this.#isOver && this.#fencedDoubts < doubts) await this.#fencing.run(deadline.leftMs);
   }
 
   /** Whether transactions with an unknown outcome may still take effect. */
@@ -160,12 +160,12 @@ export class Session {
 
   async #open(timeoutMs: number): Promise<void> {
     const { connection, ttlSeconds } = this.#parts;
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     const sentAt = momentOf(systemClock);
     const grant = { TTL: String(ttlSeconds), ID: '0' };
-    const { ID } = await connection.call('Lease.LeaseGrant', grant, time.leftMs);
+    const { ID } = await connection.call('Lease.LeaseGrant', grant, deadline.leftMs);
     const request = { compare: [], success: [put(this.#key, NO_VALUE, ID)] };
-    const { header } = await connection.call('KV.Txn', request, time.leftMs);
+    const { header } = await connection.call('KV.Txn', request, deadline.leftMs);
     this.#leaseId = ID;
     this.#keyRevision = header.revision;
     this.#confirmedAt = sentAt;
@@ -194,14 +194,14 @@ export class Session {
    */
   async #confirm(timeoutMs: number): Promise<void> {
     const { connection } = this.#parts;
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     const sentAt = momentOf(systemClock);
-    const reply = await connection.exchange('Lease.LeaseKeepAlive', { ID: this.#leaseId }, time.leftMs);
+    const reply = await connection.exchange('Lease.LeaseKeepAlive', { ID: this.#leaseId }, deadline.leftMs);
     if (Number(reply.TTL) <= 0) {
       this.#isOver = true;
       return;
     }
-    const { header, kvs } = await connection.call('KV.Range', { key: this.#key }, time.leftMs);
+    const { header, kvs } = await connection.call('KV.Range', { key: this.#key }, deadline.leftMs);
     this.#adopt(kvs[0]);
     if (header.raft_term !== reply.header.raft_term)
       throw new EtcdError('the etcd cluster has just changed its leader', { hasNoEffect: true });

@@ -4,9 +4,9 @@ import { type TickRecord, encodeTickRecord } from '../../../core/tick-record.js'
 import type { Keyspace } from '../keyspace.js';
 import type { StoredLock } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { isUnchanged, put, remove, removedBy } from '../rpc/operations.js';
-import { type TickSnapshot, readSnapshot } from './tick-record.js';
+import { type TickSnapshot, readSnapshot } from './tick-snapshot.js';
 import { parseLock } from '../locks/stored-lock.js';
 
 /** Records what becomes of the newest run of a key. */
@@ -24,16 +24,16 @@ export class RunRecords {
    * Returns whether it was this run, or a lock without a run.
    */
   async end({ key, holder }: ReleaseRequest, timeoutMs: number): Promise<boolean> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     const name = this.#keyspace.lock(key, holder);
     for (;;) {
-      const { record, revision, oldest } = await this.#read(key, time);
+      const { record, revision, oldest } = await this.#read(key, deadline);
       const isHolder = oldest?.value.isHeld === true && oldest.holder === holder;
       const isRun = record?.holder === holder && (isHolder || oldest?.value.isHeld !== true);
       const release = remove({ key: name });
       if (!isRun) {
         const request = { compare: [], success: [release] };
-        const { responses } = await this.#connection.call('KV.Txn', request, time.leftMs);
+        const { responses } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
         return parseLock(this.#keyspace, removedBy(responses[0])[0])?.value.isHeld ?? false;
       }
       const { holder: _, ...rest } = record;
@@ -42,7 +42,7 @@ export class RunRecords {
         compare: [isUnchanged(this.#keyspace.tick(key), revision)],
         success: [put(this.#keyspace.tick(key), encodeTickRecord(ended)), release],
       };
-      const { succeeded } = await this.#connection.call('KV.Txn', request, time.leftMs);
+      const { succeeded } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
       if (succeeded) return true;
     }
   }
@@ -66,9 +66,9 @@ export class RunRecords {
     holder: string,
     { isReleased, untilMs, timeoutMs }: AliveUpdate,
   ): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (;;) {
-      const { record, revision } = await this.#read(key, time);
+      const { record, revision } = await this.#read(key, deadline);
       if (record?.holder !== holder) return;
       const { holder: _, ...released } = record;
       const alive: TickRecord = {
@@ -79,12 +79,12 @@ export class RunRecords {
         compare: [isUnchanged(this.#keyspace.tick(key), revision)],
         success: [put(this.#keyspace.tick(key), encodeTickRecord(alive))],
       };
-      if ((await this.#connection.call('KV.Txn', request, time.leftMs)).succeeded) return;
+      if ((await this.#connection.call('KV.Txn', request, deadline.leftMs)).succeeded) return;
     }
   }
 
-  #read(key: string, time: StoreTime): Promise<TickSnapshot> {
-    return readSnapshot(this.#connection, this.#keyspace, key, time.leftMs);
+  #read(key: string, deadline: Deadline): Promise<TickSnapshot> {
+    return readSnapshot(this.#connection, this.#keyspace, key, deadline.leftMs);
   }
 }
 

@@ -7,7 +7,7 @@ import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
 import { keyPrefixOf } from '../redis-source.js';
 import { Acquisition, acquireCommands } from './operations/acquisition.js';
-import { forceRelease, inspect, readTicks, setPaused } from './operations/inspection.js';
+import { forceRelease, inspect, readTicks, setPaused } from './operations/majority-queries.js';
 import { list } from './operations/listing.js';
 import { PendingVotes } from './operations/pending-votes.js';
 import type { Quorum, QuorumOperation } from './operations/quorum-operation.js';

@@ -1,7 +1,7 @@
 import type { Cluster, Redis } from 'ioredis';
 import { systemClock } from '../../../core/clock.js';
 import { type ServerClient, createRequestClient } from '../client-factory.js';
-import { isReplicaError, replicaError, toReadableError } from '../connection-errors.js';
+import { isReplicaError, replicaError, toReadableError } from '../redis-errors.js';
 import { type RedisSource, isCluster } from '../redis-source.js';
 import { SilenceDetector } from './silence-detector.js';
 

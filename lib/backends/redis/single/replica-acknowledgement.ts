@@ -2,7 +2,7 @@ import { type UnknownResult, unknownResult } from '../../../core/unknown-result.
 import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
 import type { ServerClient } from '../client-factory.js';
-import { toReadableError } from '../connection-errors.js';
+import { toReadableError } from '../redis-errors.js';
 import type { ScriptRunner } from '../script-runner.js';
 import type { ScriptRequest } from './script-requests.js';
 

@@ -9,7 +9,7 @@ import {
   unknownResult,
 } from '../../../core/unknown-result.js';
 import type { ServerClient } from '../client-factory.js';
-import { isConnectionLost } from '../connection-errors.js';
+import { isConnectionLost } from '../redis-errors.js';
 import { type Script, isScriptUnknown } from '../script-runner.js';
 import { runPerSlot, slotOf } from './cluster-slots.js';
 import { lockKeyOf } from './lock-keys.js';

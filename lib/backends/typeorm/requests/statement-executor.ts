@@ -19,7 +19,7 @@ import {
   executeGroups,
 } from './statement-groups.js';
 import { StoreClock } from './store-clock.js';
-import { claimTick } from './tick-requests.js';
+import { claimTick } from './tick-claims.js';
 
 interface StatementExecutorParts {
   readonly dialect: Pick<Dialect, 'classifyError' | 'sendsAtOnce'>;

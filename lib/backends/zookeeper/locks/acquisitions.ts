@@ -1,7 +1,7 @@
 import type { AcquireRequest } from '../../../core/backend.js';
 import type { AcquireResult, Taken } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import type { AbandonedPlaces } from '../../../core/requests/abandoned-places.js';
 import type { LockEntry } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
@@ -9,18 +9,18 @@ import type { Session } from '../session/session.js';
 import { exists, getChildren, remove, setData } from '../wire/operations.js';
 import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
 import { type CreatedLock, EntryCreation, type Placed, isCreated } from './entry-creation.js';
-import type { LeaseExtension } from './lease-extension.js';
-import type { OwnLock, OwnLocks } from './own-locks.js';
+import type { LockExtension } from './lock-extension.js';
+import type { OwnEntry, OwnEntries } from './own-entries.js';
 import type { PredecessorWatches } from './predecessor-watches.js';
 import { type QueueReader, readLock } from './queue-reader.js';
 import { type StoredLock, encodeValue, firstTokenOf, valueOf } from './stored-lock.js';
 
 interface AcquisitionsParts {
   readonly client: ZookeeperClient;
-  readonly ownLocks: OwnLocks;
+  readonly ownEntries: OwnEntries;
   readonly watches: PredecessorWatches;
   readonly abandonedPlaces: AbandonedPlaces<StoredLock>;
-  readonly extension: LeaseExtension;
+  readonly extension: LockExtension;
   readonly queues: QueueReader;
 }
 
@@ -34,15 +34,15 @@ export class Acquisitions {
 
   constructor(parts: AcquisitionsParts) {
     this.#parts = parts;
-    this.#creation = new EntryCreation(parts.client, parts.ownLocks);
+    this.#creation = new EntryCreation(parts.client, parts.ownEntries);
   }
 
   /** Never rejects. */
   async acquire(request: AcquireRequest, timeoutMs: number): Promise<AcquireResult> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     try {
       for (let tries = 0; tries < MAX_TRIES; tries += 1) {
-        const result = await this.#try(request, time);
+        const result = await this.#try(request, deadline);
         if (result) return result;
       }
       return { kind: 'taken', remainingMs: 0 };
@@ -52,85 +52,93 @@ export class Acquisitions {
   }
 
   /** The result of an acquisition; `undefined` if it must be tried again. */
-  async #try(request: AcquireRequest, time: StoreTime): Promise<AcquireResult | undefined> {
-    const { client, ownLocks } = this.#parts;
+  async #try(request: AcquireRequest, deadline: Deadline): Promise<AcquireResult | undefined> {
+    const { client, ownEntries } = this.#parts;
     try {
-      const session = await client.ready(time);
-      const own = ownLocks.get(request);
+      const session = await client.ready(deadline);
+      const own = ownEntries.get(request);
       // The deletion is on its way. A later entry of the same holder would be another one, but nobody would know which.
-      if (ownLocks.isEnding(request)) return { kind: 'taken', remainingMs: 0 };
-      return await ownLocks.whileInFlight(request, () => this.#ask(request, { own, session, time }));
+      if (ownEntries.isEnding(request)) return { kind: 'taken', remainingMs: 0 };
+      return await ownEntries.whileInFlight(request, () => this.#ask(request, { own, session, deadline }));
     } catch (cause) {
       if (cause instanceof SessionOverError) return undefined;
       throw cause;
     }
   }
 
-  async #ask(request: AcquireRequest, { own, session, time }: Asking): Promise<AcquireResult | undefined> {
+  async #ask(
+    request: AcquireRequest,
+    { own, session, deadline }: Asking,
+  ): Promise<AcquireResult | undefined> {
     const { extension, queues } = this.#parts;
     if (own?.isHeld && isCreated(own)) {
-      const isHeld = await extension.extend(own, request.leaseMs, time);
+      const isHeld = await extension.extend(own, request.leaseMs, deadline);
       return isHeld ? granted(own) : undefined;
     }
-    if (own) return this.#askAgain(request, own, time);
+    if (own) return this.#askAgain(request, own, deadline);
     if (!mayWait(request)) {
-      const { oldest } = await queues.read(request.key, time);
+      const { oldest } = await queues.read(request.key, deadline);
       if (oldest) return this.#taken(oldest);
     }
     // As if the key were free. Then it needs no more, and an entry that is not the oldest must be changed into a place in the queue.
     const value = valueOf(request, true);
-    const placed = await this.#creation.create(request, { session, time, value });
+    const placed = await this.#creation.create(request, { session, deadline, value });
     const { own: created, entries } = placed;
-    if (entries[0]?.path === created.path) return this.#grant(request, created, time);
-    return mayWait(request) ? this.#queue(request, placed, time) : this.#giveUp(placed, time);
+    if (entries[0]?.path === created.path) return this.#grant(request, created, deadline);
+    return mayWait(request) ? this.#queue(request, placed, deadline) : this.#giveUp(placed, deadline);
   }
 
   /** For a caller that is queued already, or whose earlier request has no reply. */
   async #askAgain(
     request: AcquireRequest,
-    own: OwnLock,
-    time: StoreTime,
+    own: OwnEntry,
+    deadline: Deadline,
   ): Promise<AcquireResult | undefined> {
-    const placed = await this.#creation.findAgain(own, time);
+    const placed = await this.#creation.findAgain(own, deadline);
     if (!placed) return undefined;
     const index = placed.entries.findIndex(({ path }) => path === placed.own.path);
     if (index === -1) {
-      this.#parts.ownLocks.remove(own);
+      this.#parts.ownEntries.remove(own);
       return undefined;
     }
-    if (index > 0) return mayWait(request) ? this.#queue(request, placed, time) : this.#giveUp(placed, time);
-    return this.#claim(request, placed.own, time);
+    if (index > 0)
+      return mayWait(request) ? this.#queue(request, placed, deadline) : this.#giveUp(placed, deadline);
+    return this.#claim(request, placed.own, deadline);
   }
 
   /** It is the turn of this place. */
   async #claim(
     request: AcquireRequest,
     own: CreatedLock,
-    time: StoreTime,
+    deadline: Deadline,
   ): Promise<AcquireResult | undefined> {
     const { session } = own;
     const value = valueOf(request, true);
     const write = unlessCode(session.send(setData(own.path, encodeValue(value))), CODE.noNode);
-    if (await session.await(write, time)) return this.#grant(request, { ...own, value }, time);
-    this.#parts.ownLocks.remove(own);
+    if (await session.await(write, deadline)) return this.#grant(request, { ...own, value }, deadline);
+    this.#parts.ownEntries.remove(own);
     return undefined;
   }
 
   /** The entry is the oldest of its key. It counts once the session is known to last for as long as the lease. */
-  async #grant({ leaseMs }: AcquireRequest, own: CreatedLock, time: StoreTime): Promise<AcquireResult> {
-    await own.session.confirm(leaseMs, time.leftMs);
-    this.#parts.ownLocks.set({ ...own, isHeld: true, endsAtMs: systemClock.monotonicMs() + leaseMs });
+  async #grant({ leaseMs }: AcquireRequest, own: CreatedLock, deadline: Deadline): Promise<AcquireResult> {
+    await own.session.confirm(leaseMs, deadline.leftMs);
+    this.#parts.ownEntries.set({ ...own, isHeld: true, endsAtMs: systemClock.monotonicMs() + leaseMs });
     return granted(own);
   }
 
-  async #queue(request: AcquireRequest, placed: Placed, time: StoreTime): Promise<AcquireResult | undefined> {
-    const { ownLocks, watches } = this.#parts;
+  async #queue(
+    request: AcquireRequest,
+    placed: Placed,
+    deadline: Deadline,
+  ): Promise<AcquireResult | undefined> {
+    const { ownEntries, watches } = this.#parts;
     const { own, entries } = placed;
     const { session } = own;
     const [oldest] = entries as [LockEntry];
     const before = entries[entries.findIndex(({ path }) => path === own.path) - 1];
     if (!before) {
-      ownLocks.remove(own);
+      ownEntries.remove(own);
       return undefined;
     }
     const value = valueOf(request, false);
@@ -142,29 +150,30 @@ export class Acquisitions {
     const watched = session.send(getChildren(before.path, willBeNotified));
     if (willBeNotified) watches.add(before.path, request.key, watched);
     const replies = [readLock(session, oldest), unlessCode(watched, CODE.noNode), queued] as const;
-    const [holder, isWatched, isQueued] = await session.await(Promise.all(replies), time);
-    if (!isQueued) ownLocks.remove(own);
-    else ownLocks.set({ ...own, value, endsAtMs: systemClock.monotonicMs() + (request.retryWithinMs ?? 0) });
+    const [holder, isWatched, isQueued] = await session.await(Promise.all(replies), deadline);
+    if (!isQueued) ownEntries.remove(own);
+    else
+      ownEntries.set({ ...own, value, endsAtMs: systemClock.monotonicMs() + (request.retryWithinMs ?? 0) });
     // Something has ended meanwhile.
     if (!holder || !isWatched || !isQueued) return undefined;
     return { ...this.#taken(holder), isQueued: true, ...(willBeNotified && { willBeNotified }) };
   }
 
   /** The caller does not wait, so its entry must not keep others waiting. */
-  async #giveUp({ own, entries }: Placed, time: StoreTime): Promise<AcquireResult | undefined> {
+  async #giveUp({ own, entries }: Placed, deadline: Deadline): Promise<AcquireResult | undefined> {
     const { session } = own;
     const [oldest] = entries as [LockEntry];
     const removed = unlessCode(session.send(remove(own.path)), CODE.noNode);
     const [result] = await session.await(
-      Promise.all([this.#readTaken(session, oldest, time), removed]),
-      time,
+      Promise.all([this.#readTaken(session, oldest, deadline), removed]),
+      deadline,
     );
-    this.#parts.ownLocks.remove(own);
+    this.#parts.ownEntries.remove(own);
     return result;
   }
 
-  async #readTaken(session: Session, oldest: LockEntry, time: StoreTime): Promise<Taken | undefined> {
-    const holder = await session.await(readLock(session, oldest), time);
+  async #readTaken(session: Session, oldest: LockEntry, deadline: Deadline): Promise<Taken | undefined> {
+    const holder = await session.await(readLock(session, oldest), deadline);
     return holder && this.#taken(holder);
   }
 
@@ -176,14 +185,14 @@ export class Acquisitions {
 }
 
 interface Asking {
-  readonly own: OwnLock | undefined;
+  readonly own: OwnEntry | undefined;
   readonly session: Session;
-  readonly time: StoreTime;
+  readonly deadline: Deadline;
 }
 
 const mayWait = ({ retryWithinMs = 0 }: AcquireRequest) => retryWithinMs > 0;
 
-const granted = ({ czxid }: OwnLock): AcquireResult => ({
+const granted = ({ czxid }: OwnEntry): AcquireResult => ({
   kind: 'granted',
   fencingToken: firstTokenOf(czxid),
 });

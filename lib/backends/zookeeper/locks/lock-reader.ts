@@ -1,12 +1,12 @@
 import { systemClock } from '../../../core/clock.js';
 import { checkKeyCursor } from '../../../core/list-options.js';
 import type { ListRequest, ListedLock, LockPage, LockRecord } from '../../../core/lock-record.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { type LockEntry, bucketNameOf, entriesOf } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { getChildren } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
-import type { OwnLocks } from './own-locks.js';
+import type { OwnEntries } from './own-entries.js';
 import { type QueueReader, readLock } from './queue-reader.js';
 import { type StoredLock, firstTokenOf } from './stored-lock.js';
 
@@ -19,17 +19,17 @@ type KeyEntries = readonly [LockEntry, ...LockEntry[]];
 /** Reads held locks, for people and for the holder that asks how long its lease lasts. */
 export class LockReader {
   readonly #client: ZookeeperClient;
-  readonly #ownLocks: OwnLocks;
+  readonly #ownEntries: OwnEntries;
   readonly #queues: QueueReader;
 
-  constructor(client: ZookeeperClient, ownLocks: OwnLocks, queues: QueueReader) {
+  constructor(client: ZookeeperClient, ownEntries: OwnEntries, queues: QueueReader) {
     this.#client = client;
-    this.#ownLocks = ownLocks;
+    this.#ownEntries = ownEntries;
     this.#queues = queues;
   }
 
   async inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
-    const { oldest, count } = await this.#queues.read(key, storeTime(timeoutMs));
+    const { oldest, count } = await this.#queues.read(key, deadlineIn(timeoutMs));
     return oldest?.value.isHeld ? this.#recordOf(oldest, count) : null;
   }
 
@@ -37,14 +37,14 @@ export class LockReader {
   async list(request: ListRequest, timeoutMs: number): Promise<LockPage> {
     checkKeyCursor(request);
     const { prefix, cursor, limit } = request;
-    const time = storeTime(timeoutMs);
-    const buckets = await this.#readBuckets(cursor, time);
+    const deadline = deadlineIn(timeoutMs);
+    const buckets = await this.#readBuckets(cursor, deadline);
     const locks: ListedLock[] = [];
     for (let start = 0; start < buckets.length && locks.length <= limit; start += STEP) {
-      const keys = await this.#readKeys(buckets.slice(start, start + STEP), time);
+      const keys = await this.#readKeys(buckets.slice(start, start + STEP), deadline);
       const wanted = keys.filter(([{ key }]) => key.startsWith(prefix) && isAfter(key, cursor));
       for (let from = 0; from < wanted.length && locks.length <= limit; from += limit)
-        locks.push(...(await this.#readHolders(wanted.slice(from, from + limit), time)));
+        locks.push(...(await this.#readHolders(wanted.slice(from, from + limit), deadline)));
     }
     const page = locks.slice(0, limit);
     const lastKey = page.at(-1)?.key;
@@ -52,20 +52,20 @@ export class LockReader {
   }
 
   /** The names of the buckets from that of the cursor on. */
-  async #readBuckets(cursor: string | undefined, time: StoreTime): Promise<string[]> {
+  async #readBuckets(cursor: string | undefined, deadline: Deadline): Promise<string[]> {
     const { locks } = this.#client.keyspace;
-    const { names } = await this.#client.read(getChildren(locks), time.leftMs);
+    const { names } = await this.#client.read(getChildren(locks), deadline.leftMs);
     const first = cursor === undefined ? '' : bucketNameOf(cursor);
     return names.filter((name) => name >= first).sort();
   }
 
   /** The entries of all keys of these buckets, in the order of the list. */
-  async #readKeys(buckets: readonly string[], time: StoreTime): Promise<KeyEntries[]> {
+  async #readKeys(buckets: readonly string[], deadline: Deadline): Promise<KeyEntries[]> {
     const { locks } = this.#client.keyspace;
     const paths = buckets.map((name) => `${locks}/${name}`);
     const replies = await this.#client.readAll(
       paths.map((path) => getChildren(path)),
-      time.leftMs,
+      deadline.leftMs,
     );
     const keys: KeyEntries[] = [];
     for (const [index, reply] of replies.entries()) {
@@ -81,10 +81,10 @@ export class LockReader {
     return keys;
   }
 
-  async #readHolders(keys: readonly KeyEntries[], time: StoreTime): Promise<ListedLock[]> {
+  async #readHolders(keys: readonly KeyEntries[], deadline: Deadline): Promise<ListedLock[]> {
     const { session } = this.#client;
     const replies = Promise.all(keys.map(([oldest]) => readLock(session, oldest)));
-    const found = await session.await(replies, time);
+    const found = await session.await(replies, deadline);
     return found.flatMap((lock, index) =>
       lock?.value.isHeld ? [{ key: lock.key, ...this.#recordOf(lock, keys[index]?.length ?? 1) }] : [],
     );
@@ -94,7 +94,7 @@ export class LockReader {
   #recordOf(lock: StoredLock, count: number): LockRecord {
     const { holder, value, czxid, path } = lock;
     const { instance, sinceMs, leaseMs } = value;
-    const own = this.#ownLocks.find(lock);
+    const own = this.#ownEntries.find(lock);
     const ofOwnMs = own?.path === path ? own.endsAtMs - systemClock.monotonicMs() : Infinity;
     const remainingMs = Math.max(Math.min(leaseMs, ofOwnMs), 1);
     return { holder, instance, fencingToken: firstTokenOf(czxid), sinceMs, remainingMs, queued: count - 1 };

@@ -1,4 +1,4 @@
-import type { StoreTime } from '../../../core/requests/store-time.js';
+import type { Deadline } from '../../../core/requests/deadline.js';
 import { type LockEntry, entriesOf } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
@@ -21,15 +21,15 @@ export class QueueReader {
   }
 
   /** As it is after all that was written before. */
-  async read(key: string, time: StoreTime): Promise<Queue> {
+  async read(key: string, deadline: Deadline): Promise<Queue> {
     const bucket = this.#client.keyspace.bucketOf(key);
     for (;;) {
-      const read = unlessCode(this.#client.read(getChildren(bucket), time.leftMs), CODE.noNode);
+      const read = unlessCode(this.#client.read(getChildren(bucket), deadline.leftMs), CODE.noNode);
       const entries = entriesOf(bucket, (await read)?.names ?? [], key);
       const [first] = entries;
       if (!first) return { oldest: undefined, count: 0 };
       const { session } = this.#client;
-      const oldest = await session.await(readLock(session, first), time);
+      const oldest = await session.await(readLock(session, first), deadline);
       // Otherwise it has ended meanwhile.
       if (oldest) return { oldest, count: entries.length };
     }
@@ -50,11 +50,11 @@ export async function readLock(session: Session, entry: LockEntry): Promise<Stor
 export async function readCommitted(
   session: Session,
   { bucket, key }: { readonly bucket: string; readonly key: string },
-  time: StoreTime,
+  deadline: Deadline,
 ): Promise<LockEntry[]> {
   const heartbeat = session.heartbeat();
   const read = unlessCode(session.send(getChildren(bucket)), CODE.noNode);
-  const [found] = await session.await(Promise.all([read, heartbeat]), time);
+  const [found] = await session.await(Promise.all([read, heartbeat]), deadline);
   return entriesOf(bucket, found?.names ?? [], key);
 }
 
@@ -62,9 +62,9 @@ export async function readCommitted(
 export async function entriesOfHolder(
   client: ZookeeperClient,
   { key, holder }: { readonly key: string; readonly holder: string },
-  time: StoreTime,
+  deadline: Deadline,
 ): Promise<LockEntry[]> {
   const bucket = client.keyspace.bucketOf(key);
-  const found = await unlessCode(client.read(getChildren(bucket), time.leftMs), CODE.noNode);
+  const found = await unlessCode(client.read(getChildren(bucket), deadline.leftMs), CODE.noNode);
   return entriesOf(bucket, found?.names ?? [], key).filter((entry) => entry.holder === holder);
 }

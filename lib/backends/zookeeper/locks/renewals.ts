@@ -1,15 +1,15 @@
 import type { RenewRequest } from '../../../core/backend.js';
 import type { RenewResult } from '../../../core/backend-results.js';
-import { storeTime } from '../../../core/requests/store-time.js';
+import { deadlineIn } from '../../../core/requests/deadline.js';
 import { SessionOverError, resultOfError } from '../wire/zookeeper-errors.js';
 import type { RunRecords } from '../ticks/run-records.js';
 import type { CreatedLock } from './entry-creation.js';
-import type { LeaseExtension } from './lease-extension.js';
-import type { OwnLocks } from './own-locks.js';
+import type { LockExtension } from './lock-extension.js';
+import type { OwnEntries } from './own-entries.js';
 
 interface RenewalsParts {
-  readonly ownLocks: OwnLocks;
-  readonly extension: LeaseExtension;
+  readonly ownEntries: OwnEntries;
+  readonly extension: LockExtension;
   readonly runRecords: RunRecords;
 }
 
@@ -28,15 +28,15 @@ export class Renewals {
 
   /** Never rejects. */
   async renew(request: RenewRequest, timeoutMs: number): Promise<RenewResult> {
-    const { ownLocks, extension, runRecords } = this.#parts;
-    const own = ownLocks.get(request);
+    const { ownEntries, extension, runRecords } = this.#parts;
+    const own = ownEntries.get(request);
     // A lock that is about to be deleted must not be renewed, nor one of an earlier session.
     if (!own?.isHeld || own.path === undefined) return LOST;
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     try {
-      if (!(await extension.extend(own as CreatedLock, request.leaseMs, time))) return LOST;
+      if (!(await extension.extend(own as CreatedLock, request.leaseMs, deadline))) return LOST;
       if (own.value.isRun)
-        await runRecords.onRenewed(own, request.leaseMs, time.leftMs).catch(() => undefined);
+        await runRecords.onRenewed(own, request.leaseMs, deadline.leftMs).catch(() => undefined);
       return { kind: 'renewed' };
     } catch (cause) {
       return cause instanceof SessionOverError ? LOST : resultOfError(cause);

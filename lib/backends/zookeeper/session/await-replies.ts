@@ -1,5 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import type { StoreTime } from '../../../core/requests/store-time.js';
+import type { Deadline } from '../../../core/requests/deadline.js';
 import { StoreTimeoutError, withTimeout } from '../../../core/requests/store-timeout.js';
 import type { HostConnection } from '../wire/host-connection.js';
 
@@ -11,13 +11,13 @@ const MAX_TIMER_DELAY_MS = 50;
 /** Waits for replies to what was sent now. A server that has been silent since then is left. */
 export async function awaitReplies<T>(
   replies: Promise<T>,
-  time: StoreTime,
+  deadline: Deadline,
   connection: HostConnection | undefined,
 ): Promise<T> {
   const sentAtMs = systemClock.monotonicMs();
   // They may also fail when nobody waits for them any more, or not yet.
   replies.catch(() => undefined);
-  const timeoutMs = time.leftMs;
+  const timeoutMs = deadline.leftMs;
   if (await withTimeout(systemClock, timeoutMs, replies)) return replies;
   const waitedMs = systemClock.monotonicMs() - sentAtMs;
   // What has arrived while this process was busy or stopped is read first.

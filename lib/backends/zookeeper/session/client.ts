@@ -1,5 +1,5 @@
-import type { StoreTime } from '../../../core/requests/store-time.js';
-import { storeTime } from '../../../core/requests/store-time.js';
+import type { Deadline } from '../../../core/requests/deadline.js';
+import { deadlineIn } from '../../../core/requests/deadline.js';
 import type { Keyspace } from '../keyspace.js';
 import type { ConnectionSettings } from '../wire/connection-types.js';
 import { type AclEntry, type NodeKind, type Operation, create, exists, sync } from '../wire/operations.js';
@@ -44,11 +44,11 @@ export class ZookeeperClient {
   }
 
   /** The present session once it has a connection, or the next one if it turns out to be over. */
-  async ready(time: StoreTime): Promise<Session> {
+  async ready(deadline: Deadline): Promise<Session> {
     for (;;) {
       const { session } = this;
       try {
-        await session.ready(time.leftMs);
+        await session.ready(deadline.leftMs);
         return session;
       } catch (error) {
         if (!(error instanceof SessionOverError)) throw error;
@@ -58,9 +58,9 @@ export class ZookeeperClient {
 
   /** Sends one operation, and waits for its reply. */
   async call<Reply>(operation: Operation<Reply>, timeoutMs: number): Promise<Reply> {
-    const time = storeTime(timeoutMs);
-    const session = await this.ready(time);
-    return session.await(session.send(operation), time);
+    const deadline = deadlineIn(timeoutMs);
+    const session = await this.ready(deadline);
+    return session.await(session.send(operation), deadline);
   }
 
   /** Reads what was written before, also by other processes. */
@@ -74,13 +74,13 @@ export class ZookeeperClient {
     operations: readonly Operation<Reply>[],
     timeoutMs: number,
   ): Promise<readonly Promise<Reply>[]> {
-    const time = storeTime(timeoutMs);
-    const session = await this.ready(time);
+    const deadline = deadlineIn(timeoutMs);
+    const session = await this.ready(deadline);
     const replies = [
       session.send(sync(this.#parts.keyspace.root)),
       ...operations.map((one) => session.send(one)),
     ];
-    const [synced] = await session.await(Promise.allSettled(replies), time);
+    const [synced] = await session.await(Promise.allSettled(replies), deadline);
     if (synced?.status === 'rejected') throw synced.reason;
     return replies.slice(1) as Promise<Reply>[];
   }
@@ -89,23 +89,23 @@ export class ZookeeperClient {
   async createIn(
     parent: string,
     node: { readonly path: string; readonly data: Buffer; readonly kind: NodeKind },
-    time: StoreTime,
+    deadline: Deadline,
   ): Promise<void> {
     const operation = create({ ...node, acl: this.acl });
-    while ((await unlessCode(this.call(operation, time.leftMs), CODE.noNode)) === undefined)
-      await this.createContainer(this.session, parent, time);
+    while ((await unlessCode(this.call(operation, deadline.leftMs), CODE.noNode)) === undefined)
+      await this.createContainer(this.session, parent, deadline);
   }
 
   /** Creates the parent of locks or of a history. ZooKeeper removes it some time after its last child. */
-  async createContainer(session: Session, path: string, time: StoreTime): Promise<void> {
+  async createContainer(session: Session, path: string, deadline: Deadline): Promise<void> {
     const operation = create({ path, data: NO_DATA, kind: 'container', acl: this.acl });
     const send = () => unlessCode(session.send(operation), CODE.nodeExists);
     try {
-      await session.await(send(), time);
+      await session.await(send(), deadline);
     } catch (error) {
       if (codeOf(error) !== CODE.noNode) throw error;
-      await this.#createRoots(session, time);
-      await session.await(send(), time);
+      await this.#createRoots(session, deadline);
+      await session.await(send(), deadline);
     }
   }
 
@@ -145,7 +145,7 @@ export class ZookeeperClient {
     const session: Session = new Session({
       ...parts,
       root: keyspace.root,
-      prepare: (time) => this.#createRoots(session, time),
+      prepare: (deadline) => this.#createRoots(session, deadline),
       onNotice: (path) => {
         for (const listener of this.#onNotice) listener(path);
       },
@@ -158,7 +158,7 @@ export class ZookeeperClient {
   }
 
   /** A user may have permission for a part of the nodes only, so none that exists is created. */
-  async #createRoots(session: Session, time: StoreTime): Promise<void> {
+  async #createRoots(session: Session, deadline: Deadline): Promise<void> {
     const { root, locks, ticks, history } = this.keyspace;
     const names = root.split('/').slice(1);
     const paths = [
@@ -168,10 +168,10 @@ export class ZookeeperClient {
       history,
     ];
     const reads = paths.map((path) => unlessCode(session.send(exists(path)), CODE.noNode));
-    const found = await session.await(Promise.all(reads), time);
+    const found = await session.await(Promise.all(reads), deadline);
     for (const path of paths.filter((_, index) => !found[index])) {
       const operation = create({ path, data: NO_DATA, kind: 'persistent', acl: this.acl });
-      await session.await(unlessCode(session.send(operation), CODE.nodeExists), time);
+      await session.await(unlessCode(session.send(operation), CODE.nodeExists), deadline);
     }
   }
 }

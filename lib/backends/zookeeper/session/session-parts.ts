@@ -1,4 +1,4 @@
-import type { StoreTime } from '../../../core/requests/store-time.js';
+import type { Deadline } from '../../../core/requests/deadline.js';
 import type { ConnectionSettings } from '../wire/connection-types.js';
 import type { Hosts } from './hosts.js';
 
@@ -11,7 +11,7 @@ export interface SessionParts {
   /** A node that exists once the session is prepared. */
   readonly root: string;
   /** Creates what all requests need, over a connection that was just opened. */
-  readonly prepare: (time: StoreTime) => Promise<void>;
+  readonly prepare: (deadline: Deadline) => Promise<void>;
   readonly onNotice: (path: string) => void;
   /** The connection was lost, with its watches, or the session is over. */
   readonly onLost: () => void;

@@ -1,7 +1,7 @@
 import { type Timer, momentOf, systemClock } from '../../../core/clock.js';
 import { nextTick } from '../../../core/real-timers.js';
 import { SharedCall } from '../../../core/requests/shared-call.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { StoreTimeoutError, replyWithin } from '../../../core/requests/store-timeout.js';
 import type { SessionReply } from '../wire/connection-types.js';
 import { HostConnection } from '../wire/host-connection.js';
@@ -99,8 +99,8 @@ export class Session {
   }
 
   /** Waits for replies that were sent now. A server that has been silent since then is left. */
-  await<T>(replies: Promise<T>, time: StoreTime): Promise<T> {
-    return awaitReplies(replies, time, this.#connection);
+  await<T>(replies: Promise<T>, deadline: Deadline): Promise<T> {
+    return awaitReplies(replies, deadline, this.#connection);
   }
 
   /**
@@ -121,12 +121,12 @@ export class Session {
 
   /** Resolves when ZooKeeper is known to keep the session for so long. */
   async confirm(ms: number, timeoutMs: number): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     while (!this.lasts(ms)) {
-      await this.ready(time.leftMs);
-      await this.await(this.heartbeat(), time);
+      await this.ready(deadline.leftMs);
+      await this.await(this.heartbeat(), deadline);
       // After a sleep, a message must be a tick old before it counts.
-      if (!this.lasts(ms)) await pause(Math.min(this.#parts.tickTimeMs * CONFIRM_PAUSE, time.leftMs));
+      if (!this.lasts(ms)) await pause(Math.min(this.#parts.tickTimeMs * CONFIRM_PAUSE, deadline.leftMs));
     }
   }
 
@@ -145,24 +145,24 @@ export class Session {
     if (!this.#connection && this.#lease.isLost) this.#end();
     if (this.#isOver) throw new SessionOverError();
     const { hosts } = this.#parts;
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (let triesLeft = hosts.count; !this.#connection; triesLeft -= 1) {
       try {
-        await this.#connectTo(time);
+        await this.#connectTo(deadline);
       } catch (error) {
         if (error instanceof SessionOverError) throw error;
         const mayRetry = error instanceof ZookeeperError || error instanceof StoreTimeoutError;
         if (!mayRetry || triesLeft <= 1 || this.#isClosed) throw error;
       }
     }
-    if (!this.#isPrepared) await this.#parts.prepare(time);
+    if (!this.#isPrepared) await this.#parts.prepare(deadline);
     this.#isPrepared = true;
   }
 
-  async #connectTo(time: StoreTime): Promise<void> {
+  async #connectTo(deadline: Deadline): Promise<void> {
     const { hosts, settings, sessionTimeoutMs } = this.#parts;
     const connection = new HostConnection(hosts.current, settings);
-    const limitMs = hosts.count > 1 ? Math.min(time.leftMs, MAX_HANDSHAKE_MS) : time.leftMs;
+    const limitMs = hosts.count > 1 ? Math.min(deadline.leftMs, MAX_HANDSHAKE_MS) : deadline.leftMs;
     const sentAt = momentOf(systemClock);
     try {
       const request = { ...this.#identity, timeoutMs: sessionTimeoutMs, lastZxid: this.#lastZxid };
@@ -243,6 +243,6 @@ export class Session {
     }
     if (isInUse) this.heartbeat().catch(() => undefined);
     const silenceMs = Math.max(this.#lease.timeoutMs * MAX_SILENCE, MIN_SILENCE_MS);
-    await this.await(this.#connection.ping(), storeTime(silenceMs)).catch(() => undefined);
+    await this.await(this.#connection.ping(), deadlineIn(silenceMs)).catch(() => undefined);
   }
 }

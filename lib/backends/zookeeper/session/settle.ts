@@ -1,5 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import { storeTime } from '../../../core/requests/store-time.js';
+import { deadlineIn } from '../../../core/requests/deadline.js';
 import { codeOf, hasNoEffect } from '../wire/zookeeper-errors.js';
 import { pause } from './await-replies.js';
 import type { Session } from './session.js';
@@ -24,10 +24,10 @@ export async function settle(session: Session, reply: Promise<unknown>): Promise
 
 /** Whether a write has its reply. If it is refused, that was decided after all writes before it. */
 async function hasReply(session: Session, timeoutMs: number): Promise<boolean> {
-  const time = storeTime(timeoutMs);
+  const deadline = deadlineIn(timeoutMs);
   try {
-    await session.ready(time.leftMs);
-    await session.await(session.heartbeat(), time);
+    await session.ready(deadline.leftMs);
+    await session.await(session.heartbeat(), deadline);
     return true;
   } catch (error) {
     return codeOf(error) !== undefined;

@@ -1,11 +1,11 @@
 import { systemClock } from '../../../core/clock.js';
-import { storeTime } from '../../../core/requests/store-time.js';
+import { deadlineIn } from '../../../core/requests/deadline.js';
 import type { TickRecord } from '../../../core/tick-record.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { multi, remove } from '../wire/operations.js';
 import { unlessCode } from '../wire/zookeeper-errors.js';
 import { entriesOfHolder } from '../locks/queue-reader.js';
-import { OVERTAKEN, type TickRecords } from './tick-record.js';
+import { OVERTAKEN, type TickSnapshots } from './tick-snapshots.js';
 
 interface Run {
   readonly key: string;
@@ -17,9 +17,9 @@ const DONE = Symbol('done');
 /** Records what becomes of the newest run of a key. */
 export class RunRecords {
   readonly #client: ZookeeperClient;
-  readonly #records: TickRecords;
+  readonly #records: TickSnapshots;
 
-  constructor(client: ZookeeperClient, records: TickRecords) {
+  constructor(client: ZookeeperClient, records: TickSnapshots) {
     this.#client = client;
     this.#records = records;
   }
@@ -29,22 +29,22 @@ export class RunRecords {
    * Returns whether it was this run, or a lock without a run.
    */
   async end({ key, holder }: Run, timeoutMs: number): Promise<boolean> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (;;) {
-      const { record, version, oldest } = await this.#records.read(key, time);
+      const { record, version, oldest } = await this.#records.read(key, deadline);
       const isHolder = oldest?.value.isHeld === true && oldest.holder === holder;
       const isRun = record?.holder === holder && (isHolder || oldest?.value.isHeld !== true);
-      const own = await entriesOfHolder(this.#client, { key, holder }, time);
+      const own = await entriesOfHolder(this.#client, { key, holder }, deadline);
       const releases = own.map(({ path }) => remove(path));
       if (!isRun) {
         if (releases.length === 0) return false;
-        if (await this.#run(multi(releases), time.leftMs)) return isHolder;
+        if (await this.#run(multi(releases), deadline.leftMs)) return isHolder;
         continue;
       }
       const { holder: _, ...rest } = record;
       const ended = { ...rest, attempt: 0, aliveUntilMs: Math.floor(systemClock.wallMs()) };
       const write = multi([this.#records.write(key, version, ended), ...releases]);
-      if (await this.#run(write, time.leftMs)) return true;
+      if (await this.#run(write, deadline.leftMs)) return true;
     }
   }
 
@@ -67,16 +67,16 @@ export class RunRecords {
     timeoutMs: number,
     change: (record: TickRecord) => TickRecord,
   ): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (;;) {
-      const { record, version } = await this.#records.read(key, time);
+      const { record, version } = await this.#records.read(key, deadline);
       if (record?.holder !== holder) return;
-      if (await this.#run(this.#records.write(key, version, change(record)), time.leftMs)) return;
+      if (await this.#run(this.#records.write(key, version, change(record)), deadline.leftMs)) return;
     }
   }
 
   /** Returns whether the write took place. Otherwise another one was first. */
-  async #run(write: ReturnType<TickRecords['write']>, timeoutMs: number): Promise<boolean> {
+  async #run(write: ReturnType<TickSnapshots['write']>, timeoutMs: number): Promise<boolean> {
     const written = this.#client.call(write, timeoutMs).then(() => DONE);
     return (await unlessCode(written, ...OVERTAKEN)) === DONE;
   }

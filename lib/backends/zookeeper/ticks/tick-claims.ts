@@ -2,24 +2,24 @@ import type { TickRequest } from '../../../core/backend.js';
 import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { delay } from '../../../core/real-timers.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { judgeTick } from '../../../core/tick.js';
 import { type CreatedLock, EntryCreation } from '../locks/entry-creation.js';
-import type { LeaseExtension } from '../locks/lease-extension.js';
-import type { OwnLocks } from '../locks/own-locks.js';
+import type { LockExtension } from '../locks/lock-extension.js';
+import type { OwnEntries } from '../locks/own-entries.js';
 import { type StoredLock, encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
 import { type TickRecord, tickStateOf } from '../../../core/tick-record.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { multi, remove, setData } from '../wire/operations.js';
 import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
-import { OVERTAKEN, type TickRecords, type TickSnapshot } from './tick-record.js';
+import { OVERTAKEN, type TickSnapshots, type TickSnapshot } from './tick-snapshots.js';
 import type { TickStates } from './tick-states.js';
 
 interface TickClaimsParts {
   readonly client: ZookeeperClient;
-  readonly ownLocks: OwnLocks;
-  readonly extension: LeaseExtension;
-  readonly records: TickRecords;
+  readonly ownEntries: OwnEntries;
+  readonly extension: LockExtension;
+  readonly records: TickSnapshots;
   readonly requests: TickStates;
 }
 
@@ -37,48 +37,48 @@ export class TickClaims {
 
   constructor(parts: TickClaimsParts) {
     this.#parts = parts;
-    this.#creation = new EntryCreation(parts.client, parts.ownLocks);
+    this.#creation = new EntryCreation(parts.client, parts.ownEntries);
   }
 
   /** Never rejects. */
   async claim(request: TickRequest, timeoutMs: number): Promise<AcquireResult> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     try {
       for (;;) {
-        const result = await this.#try(request, time).catch((cause: unknown) => {
+        const result = await this.#try(request, deadline).catch((cause: unknown) => {
           if (cause instanceof SessionOverError) return undefined;
           throw cause;
         });
         if (result) return result;
         // Also lets the time of the request pass.
-        await delay(Math.min(RETRY_MS, time.leftMs));
+        await delay(Math.min(RETRY_MS, deadline.leftMs));
       }
     } catch (cause) {
       return resultOfError(cause);
     }
   }
 
-  async #try(request: TickRequest, time: StoreTime): Promise<AcquireResult | undefined> {
-    const { client, ownLocks, records } = this.#parts;
-    const snapshot = await records.read(request.key, time);
+  async #try(request: TickRequest, deadline: Deadline): Promise<AcquireResult | undefined> {
+    const { client, ownEntries, records } = this.#parts;
+    const snapshot = await records.read(request.key, deadline);
     const { oldest } = snapshot;
     if (oldest?.holder === request.holder && oldest.value.isHeld)
-      return this.#grantAgain(request, { ...snapshot, oldest }, time);
+      return this.#grantAgain(request, { ...snapshot, oldest }, deadline);
     const verdict = judgeTick(request.tick, tickStateOf(snapshot));
     if (verdict.kind !== 'grant') return verdict;
     // What an earlier request without a reply has left.
-    const own = ownLocks.get(request);
-    if (own) await this.#giveUp(await this.#creation.locate(own, time), time);
-    else if (ownLocks.isEnding(request)) return undefined;
+    const own = ownEntries.get(request);
+    if (own) await this.#giveUp(await this.#creation.locate(own, deadline), deadline);
+    else if (ownEntries.isEnding(request)) return undefined;
     // A claim decides soon. Callers that wait for the key without a tick may take their time.
     if (oldest) return oldest.value.isClaim ? undefined : { kind: 'taken', remainingMs: 0 };
-    const session = await client.ready(time);
-    return ownLocks.whileInFlight(request, async () => {
+    const session = await client.ready(deadline);
+    return ownEntries.whileInFlight(request, async () => {
       const value = { ...valueOf(request, false), isClaim: true as const };
-      const { own: entry, entries } = await this.#creation.create(request, { session, time, value });
-      const claiming = { version: snapshot.version, attempt: verdict.attempt, time };
+      const { own: entry, entries } = await this.#creation.create(request, { session, deadline, value });
+      const claiming = { version: snapshot.version, attempt: verdict.attempt, deadline };
       if (entries[0]?.path === entry.path) return this.#take(request, entry, claiming);
-      await this.#giveUp(entry, time);
+      await this.#giveUp(entry, deadline);
       return undefined;
     });
   }
@@ -87,9 +87,9 @@ export class TickClaims {
   async #take(
     request: TickRequest,
     entry: CreatedLock,
-    { version, attempt, time }: Claiming,
+    { version, attempt, deadline }: Claiming,
   ): Promise<AcquireResult | undefined> {
-    const { client, ownLocks, records, requests } = this.#parts;
+    const { client, ownEntries, records, requests } = this.#parts;
     const { key, holder, leaseMs, tick } = request;
     const { session, path } = entry;
     const value = { ...valueOf(request, true), isRun: true as const };
@@ -98,42 +98,42 @@ export class TickClaims {
     const claim = multi([records.write(key, version, claimed), setData(path, encodeValue(value))]);
     const held = { ...entry, value, isHeld: true };
     // If the reply is lost, the release must also record the end of the run.
-    ownLocks.set(held);
+    ownEntries.set(held);
     const written = session.send(claim).then(() => DONE);
-    if ((await session.await(unlessCode(written, ...OVERTAKEN), time)) !== DONE) {
-      await this.#giveUp(entry, time);
+    if ((await session.await(unlessCode(written, ...OVERTAKEN), deadline)) !== DONE) {
+      await this.#giveUp(entry, deadline);
       return undefined;
     }
-    await session.confirm(leaseMs, time.leftMs);
-    ownLocks.set({ ...held, endsAtMs: systemClock.monotonicMs() + leaseMs });
-    if (tick.cleanUp && !client.isClosed) void requests.cleanUp(tick.cleanUp, time.leftMs);
+    await session.confirm(leaseMs, deadline.leftMs);
+    ownEntries.set({ ...held, endsAtMs: systemClock.monotonicMs() + leaseMs });
+    if (tick.cleanUp && !client.isClosed) void requests.cleanUp(tick.cleanUp, deadline.leftMs);
     return { kind: 'granted', fencingToken: firstTokenOf(entry.czxid), attempt };
   }
 
   async #grantAgain(
     { key, holder, leaseMs }: TickRequest,
     { oldest, record }: TickSnapshot & { readonly oldest: StoredLock },
-    time: StoreTime,
+    deadline: Deadline,
   ): Promise<AcquireResult | undefined> {
-    const { client, ownLocks, extension } = this.#parts;
+    const { client, ownEntries, extension } = this.#parts;
     // An earlier session ends by itself, and the run with it.
     if (oldest.owner !== client.session.id) return { kind: 'taken', remainingMs: oldest.value.leaseMs };
     const { path, czxid, value } = oldest;
-    const own = ownLocks.get({ key, holder });
-    if (ownLocks.isEnding({ key, holder })) return undefined;
+    const own = ownEntries.get({ key, holder });
+    if (ownEntries.isEnding({ key, holder })) return undefined;
     const lock = { ...{ key, holder, path, czxid, value }, session: client.session, isHeld: true };
     const endsAtMs = Math.max(own?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
     const held = { ...lock, endsAtMs };
-    ownLocks.set(held);
-    if (!(await extension.extend(held, leaseMs, time))) return undefined;
+    ownEntries.set(held);
+    if (!(await extension.extend(held, leaseMs, deadline))) return undefined;
     return { kind: 'granted', fencingToken: firstTokenOf(czxid), attempt: record?.attempt ?? 1 };
   }
 
-  async #giveUp(entry: CreatedLock | undefined, time: StoreTime): Promise<void> {
+  async #giveUp(entry: CreatedLock | undefined, deadline: Deadline): Promise<void> {
     if (!entry) return;
     const { session } = entry;
-    await session.await(unlessCode(session.send(remove(entry.path)), CODE.noNode), time);
-    this.#parts.ownLocks.remove(entry);
+    await session.await(unlessCode(session.send(remove(entry.path)), CODE.noNode), deadline);
+    this.#parts.ownEntries.remove(entry);
   }
 }
 
@@ -141,5 +141,5 @@ interface Claiming {
   /** Of the record; `undefined` if there is none. */
   readonly version: number | undefined;
   readonly attempt: number;
-  readonly time: StoreTime;
+  readonly deadline: Deadline;
 }

@@ -1,4 +1,4 @@
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { type TickRecord, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
 import { type KeyCleanUp, type TickState, resumedTick } from '../../../core/tick.js';
 import { entriesOf, keyOfTick } from '../keyspace.js';
@@ -6,7 +6,7 @@ import type { ZookeeperClient } from '../session/client.js';
 import { settle } from '../session/settle.js';
 import { getChildren, getData, remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
-import { OVERTAKEN, type TickRecords } from './tick-record.js';
+import { OVERTAKEN, type TickSnapshots } from './tick-snapshots.js';
 
 const MAX_REMOVED = 100;
 const DONE = Symbol('done');
@@ -14,51 +14,51 @@ const DONE = Symbol('done');
 /** Reads, registers, pauses and resumes the ticks of a key: reads its record, and writes it if it has not changed since. */
 export class TickStates {
   readonly #client: ZookeeperClient;
-  readonly #records: TickRecords;
+  readonly #records: TickSnapshots;
 
-  constructor(client: ZookeeperClient, records: TickRecords) {
+  constructor(client: ZookeeperClient, records: TickSnapshots) {
     this.#client = client;
     this.#records = records;
   }
 
   async read(key: string, timeoutMs: number): Promise<TickState> {
-    return tickStateOf(await this.#records.read(key, storeTime(timeoutMs)));
+    return tickStateOf(await this.#records.read(key, deadlineIn(timeoutMs)));
   }
 
   async register(key: string, timeoutMs: number): Promise<TickState> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (;;) {
-      const snapshot = await this.#records.read(key, time);
+      const snapshot = await this.#records.read(key, deadline);
       const state = tickStateOf(snapshot);
       if (state.claimed) return state;
       const record = { ...resumedTick(state), aliveUntilMs: 0 };
       const write = this.#records.write(key, snapshot.version, record);
-      const written = this.#client.call(write, time.leftMs).then(() => DONE);
+      const written = this.#client.call(write, deadline.leftMs).then(() => DONE);
       if ((await unlessCode(written, ...OVERTAKEN)) === DONE) return state;
     }
   }
 
   async setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (;;) {
-      const snapshot = await this.#records.read(key, time);
+      const snapshot = await this.#records.read(key, deadline);
       const record = pausedRecordOf(snapshot, isPaused);
       if (!record) return;
-      if (await this.#writePause(key, { version: snapshot.version, record, time })) return;
+      if (await this.#writePause(key, { version: snapshot.version, record, deadline })) return;
     }
   }
 
   /** Deletes the records of ticks that can no longer be claimed, once a newer one was granted. Never rejects. */
   async cleanUp({ fromKey, beforeKey }: KeyCleanUp, timeoutMs: number): Promise<void> {
     try {
-      const time = storeTime(timeoutMs);
+      const deadline = deadlineIn(timeoutMs);
       const { ticks } = this.#client.keyspace;
-      const { names } = await this.#client.call(getChildren(ticks), time.leftMs);
+      const { names } = await this.#client.call(getChildren(ticks), deadline.leftMs);
       const old = names
         .flatMap((name) => keyOfTick(name) ?? [])
         .filter((key) => isBetween(key, fromKey, beforeKey))
         .slice(0, MAX_REMOVED);
-      await Promise.all(old.map((key) => this.#removeUnused(key, time)));
+      await Promise.all(old.map((key) => this.#removeUnused(key, deadline)));
     } catch {
       // The records do no harm, and the next grant tries again.
     }
@@ -67,12 +67,12 @@ export class TickStates {
   /** A pause that arrives later would undo a later resumption. So a failure is reported only once it cannot. */
   async #writePause(
     key: string,
-    { version, record, time }: { version: number | undefined; record: TickRecord; time: StoreTime },
+    { version, record, deadline }: { version: number | undefined; record: TickRecord; deadline: Deadline },
   ): Promise<boolean> {
-    const session = await this.#client.ready(time);
+    const session = await this.#client.ready(deadline);
     const written = session.send(this.#records.write(key, version, record)).then(() => DONE);
     try {
-      return (await session.await(unlessCode(written, ...OVERTAKEN), time)) === DONE;
+      return (await session.await(unlessCode(written, ...OVERTAKEN), deadline)) === DONE;
     } catch (cause) {
       await settle(session, written);
       throw cause;
@@ -80,19 +80,19 @@ export class TickStates {
   }
 
   /** A record is kept while its run lasts. */
-  async #removeUnused(key: string, time: StoreTime): Promise<void> {
+  async #removeUnused(key: string, deadline: Deadline): Promise<void> {
     const { keyspace, session } = this.#client;
     const path = keyspace.tick(key);
     const bucket = keyspace.bucketOf(key);
     const replies = [getData(path), getChildren(bucket)].map((one) =>
       unlessCode<object>(session.send<object>(one), CODE.noNode),
     );
-    const [record, children] = (await session.await(Promise.all(replies), time)) as [
+    const [record, children] = (await session.await(Promise.all(replies), deadline)) as [
       { readonly stat: { readonly version: number } } | undefined,
       { readonly names: string[] } | undefined,
     ];
     if (!record || entriesOf(bucket, children?.names ?? [], key).length > 0) return;
-    await unlessCode(this.#client.call(remove(path, record.stat.version), time.leftMs), ...OVERTAKEN);
+    await unlessCode(this.#client.call(remove(path, record.stat.version), deadline.leftMs), ...OVERTAKEN);
   }
 }
 

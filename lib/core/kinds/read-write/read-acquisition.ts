@@ -1,7 +1,7 @@
 import { unavailableError } from '../../error-factories.js';
 import { LockUnavailableError, isError } from '../../errors.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
-import type { LockInspector } from '../../lock-inspector.js';
+import type { LockAdmin } from '../../lock-admin.js';
 import { StoreTimeoutError, withTimeout } from '../../requests/store-timeout.js';
 import { type CompositeCall, CompositeAcquisition } from '../composite-acquisition.js';
 import { type SlotRaceParts, SlotRace } from '../slot-race.js';
@@ -11,7 +11,7 @@ import type { EntryResult, ReadGroup, ReadGroups } from './read-groups.js';
 import { ReadLock } from './read-lock.js';
 
 interface ReadParts extends SlotRaceParts {
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
   readonly groups: ReadGroups;
 }
 
@@ -106,7 +106,7 @@ export class ReadAcquisition {
     const grant = this.#group.grant;
     if (grant) return this.#join(grant, checkedAtMs);
     const slot = await this.#race.tryAcquire();
-    return 'lease' in slot ? this.#join(this.#group.adopt(slot.lease), checkedAtMs) : null;
+    return 'handle' in slot ? this.#join(this.#group.adopt(slot.handle), checkedAtMs) : null;
   }
 
   /** Waits behind the writers. */
@@ -117,7 +117,7 @@ export class ReadAcquisition {
     const turn = await this.#parts.waitQueues.acquire({ ...params, observer });
     try {
       this.#acquisition.throwIfEnded();
-      const grant = this.#group.grant ?? this.#group.adopt((await this.#race.acquire()).lease);
+      const grant = this.#group.grant ?? this.#group.adopt((await this.#race.acquire()).handle);
       return this.#join(grant, this.#parts.clock.monotonicMs());
     } finally {
       releaseAll([turn]);

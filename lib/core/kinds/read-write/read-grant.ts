@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock.js';
 import type { HeldLock } from '../../leases/held-lock.js';
-import type { Lease } from '../../leases/lease.js';
+import type { LockHandle } from '../../leases/lock-handle.js';
 import { ReentrantLock } from '../../leases/lock-views.js';
 import type { ReleaseListener } from '../../leases/releaser.js';
 
@@ -12,14 +12,17 @@ const JOIN_WITHIN_MS = 100;
 
 /** The grant under which the readers of one process read. The last reader releases it. */
 export class ReadGrant {
-  readonly lease: Lease;
+  readonly handle: LockHandle;
   readonly #clock: Clock;
   readonly #onEmpty: () => void;
   #readers = 0;
   #joinUntilMs = 0;
 
-  constructor(lease: Lease, { clock, onEmpty }: { readonly clock: Clock; readonly onEmpty: () => void }) {
-    this.lease = lease;
+  constructor(
+    handle: LockHandle,
+    { clock, onEmpty }: { readonly clock: Clock; readonly onEmpty: () => void },
+  ) {
+    this.handle = handle;
     this.#clock = clock;
     this.#onEmpty = onEmpty;
   }
@@ -30,7 +33,7 @@ export class ReadGrant {
 
   /** Whether readers may join it, if no writer waits. */
   get isUsable(): boolean {
-    return this.hasReaders && this.lease.isValid();
+    return this.hasReaders && this.handle.isValid();
   }
 
   /** Whether it is so short ago that no writer waited that it need not be checked again. */
@@ -51,18 +54,18 @@ export class ReadGrant {
   /** One reader ends. */
   leave({ onSent, onResult }: ReleaseListener): void {
     this.#readers -= 1;
-    const { lease } = this;
+    const { handle } = this;
     if (this.#readers === 0) {
       this.#onEmpty();
-      if (lease.isHeld) lease.startRelease({ onSent, onResult });
-      else lease.releaseLost(onSent);
+      if (handle.isHeld) handle.startRelease({ onSent, onResult });
+      else handle.releaseLost(onSent);
       return;
     }
     onSent?.();
     if (!onResult) return;
-    if (lease.isValid()) onResult({ kind: 'released' });
+    if (handle.isValid()) onResult({ kind: 'released' });
     else
-      void lease.isConfirmed().then((isHeld) => onResult(isHeld ? { kind: 'released' } : { kind: 'gone' }));
+      void handle.isConfirmed().then((isHeld) => onResult(isHeld ? { kind: 'released' } : { kind: 'gone' }));
   }
 }
 
@@ -72,12 +75,12 @@ export class ReadShare extends ReentrantLock {
   #hasLeft = false;
 
   constructor(grant: ReadGrant) {
-    super(grant.lease);
+    super(grant.handle);
     this.#grant = grant;
   }
 
   override uses(held: HeldLock): boolean {
-    return this.lease.uses(held);
+    return this.viewedLock.uses(held);
   }
 
   override startRelease(listener: ReleaseListener): void {

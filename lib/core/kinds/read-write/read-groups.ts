@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.js';
-import type { Lease } from '../../leases/lease.js';
+import type { LockHandle } from '../../leases/lock-handle.js';
 import { releaseAll } from '../try-parts.js';
 import { ReadGrant } from './read-grant.js';
 
@@ -26,14 +26,14 @@ export class ReadGroup {
     return this.#grant?.isUsable ? this.#grant : undefined;
   }
 
-  /** Takes over a lease for the readers. If there is one already, the new one is released. */
-  adopt(lease: Lease): ReadGrant {
+  /** Takes over a lock for the readers. If there is one already, the new one is released. */
+  adopt(handle: LockHandle): ReadGrant {
     const { grant } = this;
     if (grant) {
-      releaseAll([lease]);
+      releaseAll([handle]);
       return grant;
     }
-    return (this.#grant = new ReadGrant(lease, { clock: this.#clock, onEmpty: () => this.#removeIfIdle() }));
+    return (this.#grant = new ReadGrant(handle, { clock: this.#clock, onEmpty: () => this.#removeIfIdle() }));
   }
 
   begin(): void {

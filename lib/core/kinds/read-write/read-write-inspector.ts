@@ -2,11 +2,11 @@ import { isOfWriter, isSameSession } from '../../holder.js';
 import { withJson } from '../../json.js';
 import { MAX_READING_PROCESSES, readWriteListPrefix, readWriteStoreKey, splitPermitKey } from '../../key.js';
 import type { ListOptions } from '../../list-options.js';
-import type { LockInfo, LockInspector, LockList } from '../../lock-inspector.js';
+import type { LockInfo, LockAdmin, LockList } from '../../lock-admin.js';
 
 interface ReadWriteInspectorParts {
   readonly namespace: string;
-  readonly inspector: LockInspector;
+  readonly inspector: LockAdmin;
 }
 
 /**

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { unavailableError } from '../../error-factories.js';
 import { LockLostError } from '../../errors.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
-import { Lease } from '../../leases/lease.js';
+import { LockHandle } from '../../leases/lock-handle.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
 import { CompositeLock } from '../composite-lock.js';
@@ -13,8 +13,8 @@ export class WriteLock extends CompositeLock {}
 
 /** Slot 0, and the slots of readers that were granted with it: `undefined` where one was not. */
 interface Turn {
-  readonly lease: Lease;
-  readonly granted: readonly (Lease | undefined)[];
+  readonly handle: LockHandle;
+  readonly granted: readonly (LockHandle | undefined)[];
 }
 
 /**
@@ -35,11 +35,11 @@ export class WriteAcquisition {
   acquire(): Promise<WriteLock> {
     return this.#acquisition.run(async () => {
       for (;;) {
-        const { lease, granted } = await this.#takeTurn();
-        const slots = await this.#takeReaderSlots(lease, granted);
-        const lock = slots && (await this.#lockOf([lease, ...slots]));
+        const { handle, granted } = await this.#takeTurn();
+        const slots = await this.#takeReaderSlots(handle, granted);
+        const lock = slots && (await this.#lockOf([handle, ...slots]));
         if (lock) return lock;
-        releaseAll([lease]);
+        releaseAll([handle]);
       }
     });
   }
@@ -69,25 +69,25 @@ export class WriteAcquisition {
     const turnParams = this.#paramsOf(0);
     const isAlone = !this.#parts.waitQueues.isBusy(turnParams.storeKey);
     let hasTurn = false;
-    const turn = this.#wait(turnParams).then((lease) => {
+    const turn = this.#wait(turnParams).then((handle) => {
       hasTurn = true;
-      return lease;
+      return handle;
     });
-    if (!isAlone) return { lease: await turn, granted: [] };
+    if (!isAlone) return { handle: await turn, granted: [] };
     const trying = tryParts(this.#parts.waitQueues, this.#readerSlots()).then((results) => {
-      if (hasTurn) return results.map((result) => (result instanceof Lease ? result : undefined));
+      if (hasTurn) return results.map((result) => (result instanceof LockHandle ? result : undefined));
       releaseAll(leasesAmong(results));
       return [];
     });
     const [turnResult, slotsResult] = await Promise.allSettled([turn, trying]);
     if (turnResult.status === 'rejected') throw turnResult.reason;
-    if (slotsResult.status === 'fulfilled') return { lease: turnResult.value, granted: slotsResult.value };
+    if (slotsResult.status === 'fulfilled') return { handle: turnResult.value, granted: slotsResult.value };
     releaseAll([turnResult.value]);
     throw slotsResult.reason;
   }
 
   /** All of them, or none. */
-  async #try(params: readonly AcquireParams[]): Promise<readonly Lease[]> {
+  async #try(params: readonly AcquireParams[]): Promise<readonly LockHandle[]> {
     const results = await tryParts(this.#parts.waitQueues, params);
     if (areAllHeld(results)) return results;
     releaseAll(leasesAmong(results));
@@ -100,9 +100,12 @@ export class WriteAcquisition {
    * Waits for the slots of the readers. Returns `undefined` if the turn or a slot was lost: another writer may have the
    * turn then, so this one must not hold what that one waits for.
    */
-  async #takeReaderSlots(turn: Lease, granted: Turn['granted']): Promise<readonly Lease[] | undefined> {
-    const held: Lease[] = granted.filter((lease) => lease !== undefined);
-    const isLost = () => [turn, ...held].some((lease) => lease.isLost);
+  async #takeReaderSlots(
+    turn: LockHandle,
+    granted: Turn['granted'],
+  ): Promise<readonly LockHandle[] | undefined> {
+    const held: LockHandle[] = granted.filter((handle) => handle !== undefined);
+    const isLost = () => [turn, ...held].some((handle) => handle.isLost);
     // Before the store had replied for all of them.
     if (isLost()) {
       releaseAll(held);
@@ -135,7 +138,7 @@ export class WriteAcquisition {
     throw failed.reason;
   }
 
-  #wait(params: AcquireParams): Promise<Lease> {
+  #wait(params: AcquireParams): Promise<LockHandle> {
     this.#acquisition.throwIfEnded();
     const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
     return this.#parts.waitQueues.acquire({ ...params, observer });
@@ -145,7 +148,7 @@ export class WriteAcquisition {
     return Array.from({ length: MAX_READING_PROCESSES }, (_, index) => this.#paramsOf(index + 1));
   }
 
-  /** The leases are renewed at least until all of them are granted. */
+  /** The parts are renewed at least until all of them are granted. */
   #paramsOf(slot: number): AcquireParams {
     const { key } = this.#call;
     const storeKey = readWriteStoreKey(this.#parts.namespace, key, slot);
@@ -155,24 +158,24 @@ export class WriteAcquisition {
   }
 
   /** Returns `null` if one of them was lost: nobody has the lock then. */
-  async #lockOf(leases: readonly [Lease, ...Lease[]]): Promise<WriteLock | null> {
+  async #lockOf(handles: readonly [LockHandle, ...LockHandle[]]): Promise<WriteLock | null> {
     const { key, label, renew, leaseMs } = this.#call;
-    if (!renew && !(await this.#restart(leases, leaseMs))) return null;
+    if (!renew && !(await this.#restart(handles, leaseMs))) return null;
     const storeKeys = readWriteContextKey(this.#parts.namespace, key, 'write');
     const { waitedMs } = this.#acquisition;
-    return new WriteLock({ key, label, storeKeys, parts: leases, waitedMs, publisher: this.#parts });
+    return new WriteLock({ key, label, storeKeys, parts: handles, waitedMs, publisher: this.#parts });
   }
 
   /**
    * A lock that is not renewed lasts for its lease from now on, however long it waited for the slots. Returns `false` if
    * one of them was lost.
    */
-  async #restart(leases: readonly Lease[], leaseMs: number): Promise<boolean> {
-    const extensions = await Promise.allSettled(leases.map((lease) => lease.extend(leaseMs)));
-    for (const lease of leases) lease.letLapse();
+  async #restart(handles: readonly LockHandle[], leaseMs: number): Promise<boolean> {
+    const extensions = await Promise.allSettled(handles.map((handle) => handle.extend(leaseMs)));
+    for (const handle of handles) handle.stopRenewing();
     const failed = extensions.filter((extension) => extension.status === 'rejected');
     if (failed.length === 0) return true;
-    releaseAll(leases);
+    releaseAll(handles);
     const other = failed.find(({ reason }) => !(reason instanceof LockLostError));
     if (other) throw other.reason;
     return false;

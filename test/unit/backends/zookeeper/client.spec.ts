@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it } from 'vitest';
 import { JuteWriter } from '../../../../lib/backends/zookeeper/wire/jute.js';
-import { storeTime } from '../../../../lib/core/requests/store-time.js';
+import { deadlineIn } from '../../../../lib/core/requests/deadline.js';
 import { openZookeeperClient } from '../../../support/zookeeper.js';
 
 it('a server that opens no session is not asked again and again', async () => {
@@ -18,7 +18,7 @@ it('a server that opens no session is not asked again and again', async () => {
   const { port } = server.address() as AddressInfo;
   const client = openZookeeperClient(`127.0.0.1:${port}`);
   try {
-    await expect(client.ready(storeTime(1_000))).rejects.toThrow(/opens no session/);
+    await expect(client.ready(deadlineIn(1_000))).rejects.toThrow(/opens no session/);
     expect(connections).toBe(1);
   } finally {
     await client.close(false);

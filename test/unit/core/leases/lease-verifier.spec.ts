@@ -14,7 +14,7 @@ function doubtful(count: number) {
   const grantOf = (key: string) => {
     const request = { key, holder: key, leaseMs: 60_000, instance: 'spec' };
     const granted = { kind: 'granted', fencingToken: 1n } as const;
-    return new Grant({ key, request, granted, sentAt: momentOf(clock), lastsUntilMs: 60_000 }, clock);
+    return new Grant({ key, request, granted, sentAt: momentOf(clock), latestStoreEndMs: 60_000 }, clock);
   };
   const asked: string[] = [];
   const heldLockOf = (key: string) => ({

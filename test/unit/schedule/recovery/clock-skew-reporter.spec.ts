@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Logger } from '@nestjs/common';
 import type { Clock } from '../../../../lib/core/clock.js';
-import { Lease } from '../../../../lib/core/leases/lease.js';
+import { LockHandle } from '../../../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../../../lib/core/locks.js';
 import { Elections } from '../../../../lib/election/elections.js';
 import { JobRunner } from '../../../../lib/schedule/job-runner.js';
@@ -43,10 +43,10 @@ function replica(locks: Locks, { plan = MINUTELY(), options = {}, ran = [] }: Gi
 /** Claims a tick like a replica while the store's clock is ahead by this much. */
 async function runAhead(locks: Locks, aheadMs: number): Promise<void> {
   const tick = { tickMs: locks.clock.wallMs() + aheadMs, maxEarlyMs: aheadMs, staleAfterMs: aheadMs };
-  const lease = await locks.jobs.claimTick('job', { tick });
-  if (!(lease instanceof Lease)) throw new Error(`expected a grant, got ${lease.kind}`);
-  lease.endRun();
-  await lease.release();
+  const handle = await locks.jobs.claimTick('job', { tick });
+  if (!(handle instanceof LockHandle)) throw new Error(`expected a grant, got ${handle.kind}`);
+  handle.endRun();
+  await handle.release();
 }
 
 /** The store as seen by a process whose clock is ahead of the store's. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Lease } from '../../../../lib/core/leases/lease.js';
+import type { LockHandle } from '../../../../lib/core/leases/lock-handle.js';
 import { Elections } from '../../../../lib/election/elections.js';
 import { buildClaimParams } from '../../../../lib/schedule/claim-params.js';
 import { JobRunner } from '../../../../lib/schedule/job-runner.js';
@@ -61,7 +61,7 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
   if (hasEnded) await old.fire();
   else {
     const claim = buildClaimParams(oldJob, createTick(plan, deadAtMs), ours);
-    const run = (await ours.jobs.claimTick('job', claim)) as Lease;
+    const run = (await ours.jobs.claimTick('job', claim)) as LockHandle;
     const started = new Date(deadAtMs);
     await ours.jobs.appendHistory(
       'job',
@@ -76,7 +76,7 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
         undefined,
       ),
     );
-    run.letLapse();
+    run.stopRenewing();
   }
   await clock.advance(backAtMs - deadAtMs);
   let requestCount = 0;

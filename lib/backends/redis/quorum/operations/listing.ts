@@ -4,7 +4,7 @@ import { wrongCursorError } from '../../../../core/list-options.js';
 import { type ScanTarget, listByScan } from '../../key-scan.js';
 import { keyOfVoteKey, voteKeyOf, votePatternOf } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
-import { inspect } from './inspection.js';
+import { inspect } from './majority-queries.js';
 
 interface Listing {
   readonly request: ListRequest;

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { type Moment, momentOf, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 import { formatReason } from '../../../../core/format.js';
-import { isReplicaError, toReadableError } from '../../connection-errors.js';
+import { isReplicaError, toReadableError } from '../../redis-errors.js';
 import { type RedisSource, addressOf, keySpaceOf } from '../../redis-source.js';
 import { PendingReleases } from '../replication/pending-releases.js';
 import { type CallReply, MAX_CALL_MS, ServerCall, type ServerRequest } from '../server-call.js';

@@ -3,7 +3,7 @@ import { type Timer, systemClock } from '../../../../core/clock.js';
 import { LockConfigError } from '../../../../core/errors.js';
 import { formatReason } from '../../../../core/format.js';
 import { createRequestClient } from '../../client-factory.js';
-import { toReadableError } from '../../connection-errors.js';
+import { toReadableError } from '../../redis-errors.js';
 import type { RedisSource } from '../../redis-source.js';
 import { type Handshake, performHandshake } from './handshake.js';
 

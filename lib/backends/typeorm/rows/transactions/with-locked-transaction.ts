@@ -2,7 +2,7 @@ import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { countLocksOf, findLocksOf } from '../../../../core/data-source-registry.js';
 import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
-import type { OwnedLock } from '../../../../core/leases/owned-lock.js';
+import type { InternalLock } from '../../../../core/leases/internal-lock.js';
 import type { Lock } from '../../../../core/lock.js';
 import { runInTransactionContext } from '../../../../core/open-transactions.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
@@ -123,7 +123,7 @@ function commitUnder<T>(lock: Lock, { dataSource, key, signal, work }: LockedWor
     onUnansweredCommit: (cause: unknown, outcome: 'unknown' | 'pending') =>
       outcome === 'unknown'
         ? unknownCommitError(key, cause)
-        : leaveToExpire(lock, unansweredCommitError(key, cause)),
+        : loseWithoutRelease(lock, unansweredCommitError(key, cause)),
   };
   const run = () =>
     runCheckedTransaction(owner, transaction, (manager) =>
@@ -138,8 +138,11 @@ function commitUnder<T>(lock: Lock, { dataSource, key, signal, work }: LockedWor
 }
 
 /** A release would let the next holder read old values, which this transaction may replace afterwards. */
-function leaveToExpire(lock: Lock & Partial<Pick<OwnedLock, 'leaveToExpire'>>, reason: LockLostError): Error {
-  lock.leaveToExpire?.(reason);
+function loseWithoutRelease(
+  lock: Lock & Partial<Pick<InternalLock, 'loseWithoutRelease'>>,
+  reason: LockLostError,
+): Error {
+  lock.loseWithoutRelease?.(reason);
   return reason;
 }
 

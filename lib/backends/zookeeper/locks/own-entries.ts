@@ -1,5 +1,5 @@
 import { systemClock } from '../../../core/clock.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { SweepTimer } from '../../../core/requests/sweep-timer.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
@@ -9,7 +9,7 @@ import { readCommitted } from './queue-reader.js';
 import type { LockValue } from './stored-lock.js';
 
 /** A lock of this process, or its place in the queue of a key. */
-export interface OwnLock {
+export interface OwnEntry {
   readonly key: string;
   readonly holder: string;
   readonly session: Session;
@@ -22,7 +22,7 @@ export interface OwnLock {
   readonly endsAtMs: number;
 }
 
-type Acquisition = Pick<OwnLock, 'key' | 'holder'>;
+type Acquisition = Pick<OwnEntry, 'key' | 'holder'>;
 
 const RETRY_MS = 500;
 const DELETE_TIMEOUT_MS = 2_000;
@@ -34,11 +34,11 @@ const nameOf = ({ key, holder }: Acquisition) => `${key}\0${holder}`;
  * The locks of this process, and its places in queues. They end in ZooKeeper with the session, which goes on as long as the process
  * does. So the process itself deletes what was not renewed in time. It does so later than the core gives the lock up.
  */
-export class OwnLocks {
+export class OwnEntries {
   readonly #client: ZookeeperClient;
-  readonly #locks = new Map<string, OwnLock>();
+  readonly #locks = new Map<string, OwnEntry>();
   /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
-  readonly #ending = new Map<string, OwnLock>();
+  readonly #ending = new Map<string, OwnEntry>();
   /** The numbers of their requests whose replies may grant them. */
   readonly #inFlight = new Map<string, number>();
   readonly #timer = new SweepTimer(() => {
@@ -52,7 +52,7 @@ export class OwnLocks {
   }
 
   /** The lock, unless its time is over. */
-  get(acquisition: Acquisition): OwnLock | undefined {
+  get(acquisition: Acquisition): OwnEntry | undefined {
     const lock = this.#locks.get(nameOf(acquisition));
     if (!lock) return undefined;
     if (lock.session.isOver) {
@@ -65,7 +65,7 @@ export class OwnLocks {
   }
 
   /** Also a lock whose time is over, as long as it has not been deleted. */
-  find(acquisition: Acquisition): OwnLock | undefined {
+  find(acquisition: Acquisition): OwnEntry | undefined {
     return this.#locks.get(nameOf(acquisition)) ?? this.#ending.get(nameOf(acquisition));
   }
 
@@ -88,13 +88,13 @@ export class OwnLocks {
     }
   }
 
-  set(lock: OwnLock): void {
+  set(lock: OwnEntry): void {
     this.#locks.set(nameOf(lock), lock);
     this.#wakeAt(lock.endsAtMs);
   }
 
   /** Returns whether the lock was still there, and its end is not before this now. */
-  extend(lock: OwnLock, leaseMs: number, value: LockValue): boolean {
+  extend(lock: OwnEntry, leaseMs: number, value: LockValue): boolean {
     const present = this.get(lock);
     if (!present || present.path !== lock.path) return false;
     const endsAtMs = Math.max(present.endsAtMs, systemClock.monotonicMs() + leaseMs);
@@ -156,14 +156,14 @@ export class OwnLocks {
   }
 
   /** Over its own session alone: what arrives late over another connection is refused, and after its end there is nothing to delete. */
-  async #delete(lock: OwnLock): Promise<void> {
+  async #delete(lock: OwnEntry): Promise<void> {
     const { session } = lock;
     try {
-      const time = storeTime(DELETE_TIMEOUT_MS);
-      await session.ready(time.leftMs);
-      const paths = lock.path === undefined ? await this.#findPaths(lock, time) : [lock.path];
+      const deadline = deadlineIn(DELETE_TIMEOUT_MS);
+      await session.ready(deadline.leftMs);
+      const paths = lock.path === undefined ? await this.#findPaths(lock, deadline) : [lock.path];
       const replies = paths.map((path) => unlessCode(session.send(remove(path)), CODE.noNode));
-      await session.await(Promise.all(replies), time);
+      await session.await(Promise.all(replies), deadline);
     } catch (cause) {
       if (!session.isOver) throw cause;
     }
@@ -171,9 +171,9 @@ export class OwnLocks {
   }
 
   /** The nodes that a request without a reply has created. */
-  async #findPaths({ session, key, holder }: OwnLock, time: StoreTime): Promise<string[]> {
+  async #findPaths({ session, key, holder }: OwnEntry, deadline: Deadline): Promise<string[]> {
     const bucket = this.#client.keyspace.bucketOf(key);
-    const entries = await readCommitted(session, { bucket, key }, time);
+    const entries = await readCommitted(session, { bucket, key }, deadline);
     return entries.filter((entry) => entry.holder === holder).map(({ path }) => path);
   }
 }

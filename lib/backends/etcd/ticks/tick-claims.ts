@@ -5,23 +5,23 @@ import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
 import { type KeyCleanUp, type TickState, judgeTick, resumedTick } from '../../../core/tick.js';
 import { type TickRecord, encodeTickRecord, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
 import type { Keyspace } from '../keyspace.js';
-import type { LeaseExtension } from '../locks/lease-extension.js';
-import type { OwnLocks } from '../locks/own-locks.js';
+import type { LockExtension } from '../locks/lock-extension.js';
+import type { OwnEntries } from '../locks/own-entries.js';
 import { encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { hasNoEffect, resultOfError } from '../rpc/etcd-errors.js';
 import { isEmpty, isUnchanged, put, remove, transaction } from '../rpc/operations.js';
-import { type StoreTime, storeTime } from '../../../core/requests/store-time.js';
+import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { type Session, SessionOverError } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
-import { type TickSnapshot, readSnapshot } from './tick-record.js';
+import { type TickSnapshot, readSnapshot } from './tick-snapshot.js';
 
 interface TickRequestsParts {
   readonly connection: EtcdConnection;
   readonly keyspace: Keyspace;
   readonly sessions: Sessions;
-  readonly ownLocks: OwnLocks;
-  readonly extension: LeaseExtension;
+  readonly ownEntries: OwnEntries;
+  readonly extension: LockExtension;
 }
 
 /** The lease of the session that fences late pauses off. */
@@ -29,7 +29,7 @@ const PAUSE_LEASE_MS = 5_000;
 const MAX_REMOVED = 100;
 
 /** Claims, registers, pauses and resumes the ticks of a key: reads its record, and writes it if it has not changed since. */
-export class TickRequests {
+export class TickClaims {
   readonly #parts: TickRequestsParts;
 
   constructor(parts: TickRequestsParts) {
@@ -38,10 +38,10 @@ export class TickRequests {
 
   /** Never rejects. */
   async claim(request: TickRequest, timeoutMs: number): Promise<AcquireResult> {
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     try {
       for (;;) {
-        const result = await unlessSessionOver(this.#tryClaim(request, time));
+        const result = await unlessSessionOver(this.#tryClaim(request, deadline));
         if (result) return result;
       }
     } catch (cause) {
@@ -50,14 +50,14 @@ export class TickRequests {
   }
 
   async read(key: string, timeoutMs: number): Promise<TickState> {
-    return tickStateOf(await this.#read(key, storeTime(timeoutMs)));
+    return tickStateOf(await this.#read(key, deadlineIn(timeoutMs)));
   }
 
   async register(key: string, timeoutMs: number): Promise<TickState> {
     const { connection, keyspace } = this.#parts;
-    const time = storeTime(timeoutMs);
+    const deadline = deadlineIn(timeoutMs);
     for (;;) {
-      const snapshot = await this.#read(key, time);
+      const snapshot = await this.#read(key, deadline);
       const state = tickStateOf(snapshot);
       if (state.claimed) return state;
       const record = { ...resumedTick(state), aliveUntilMs: 0 };
@@ -65,20 +65,20 @@ export class TickRequests {
         compare: [isUnchanged(keyspace.tick(key), snapshot.revision)],
         success: [put(keyspace.tick(key), encodeTickRecord(record))],
       };
-      if ((await connection.call('KV.Txn', request, time.leftMs)).succeeded) return state;
+      if ((await connection.call('KV.Txn', request, deadline.leftMs)).succeeded) return state;
     }
   }
 
   setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void> {
     let used: Session | undefined;
     return rejectWhenRefused(systemClock, timeoutMs, async (onSend) => {
-      const time = storeTime(timeoutMs);
+      const deadline = deadlineIn(timeoutMs);
       const onSession = (session: Session) => {
         used = session;
         onSend();
       };
       try {
-        const pause = { key, isPaused, time, onSession };
+        const pause = { key, isPaused, deadline, onSession };
         while (!(await unlessSessionOver(this.#trySetPaused(pause))));
       } catch (cause) {
         if (used) await waitUntilFenced(used);
@@ -108,14 +108,14 @@ export class TickRequests {
   }
 
   /** Returns `undefined` if the key has changed meanwhile. */
-  async #tryClaim(request: TickRequest, time: StoreTime): Promise<AcquireResult | undefined> {
+  async #tryClaim(request: TickRequest, deadline: Deadline): Promise<AcquireResult | undefined> {
     const { keyspace, extension } = this.#parts;
     const { key, holder, leaseMs, tick } = request;
-    await this.#waitUntilDeleted(keyspace.lock(key, holder), time);
-    const snapshot = await this.#read(key, time);
+    await this.#waitUntilDeleted(keyspace.lock(key, holder), deadline);
+    const snapshot = await this.#read(key, deadline);
     const { record, oldest } = snapshot;
     if (oldest?.holder === holder && oldest.value.isHeld) {
-      if (!(await extension.extend(oldest, leaseMs, time.leftMs))) return undefined;
+      if (!(await extension.extend(oldest, leaseMs, deadline.leftMs))) return undefined;
       return {
         kind: 'granted',
         fencingToken: firstTokenOf(oldest.createRevision),
@@ -126,23 +126,29 @@ export class TickRequests {
     if (verdict.kind !== 'grant') return verdict;
     // Callers wait for the key without a tick. It is their turn.
     if (oldest) return { kind: 'taken', remainingMs: 0 };
-    return this.#sendClaim(request, { attempt: verdict.attempt, revision: snapshot.revision, time });
+    return this.#sendClaim(request, { attempt: verdict.attempt, revision: snapshot.revision, deadline });
   }
 
   async #sendClaim(request: TickRequest, claim: Claim): Promise<AcquireResult | undefined> {
-    const { keyspace, sessions, ownLocks } = this.#parts;
+    const { keyspace, sessions, ownEntries } = this.#parts;
     const name = keyspace.lock(request.key, request.holder);
     const session = sessions.get(request.leaseMs);
-    await session.prepare(request.leaseMs, claim.time.leftMs);
+    await session.prepare(request.leaseMs, claim.deadline.leftMs);
     if (this.#isEnding(name)) return undefined;
-    return ownLocks.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));
+    return ownEntries.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));
   }
 
   async #transactClaim(
     request: TickRequest,
-    { name, session, attempt, revision, time }: Claim & { readonly name: Buffer; readonly session: Session },
+    {
+      name,
+      session,
+      attempt,
+      revision,
+      deadline,
+    }: Claim & { readonly name: Buffer; readonly session: Session },
   ): Promise<AcquireResult | undefined> {
-    const { keyspace, ownLocks } = this.#parts;
+    const { keyspace, ownEntries } = this.#parts;
     const { key, holder, leaseMs, tick } = request;
     const value = encodeValue({ ...valueOf(request, true), isRun: true });
     const claimed: TickRecord = {
@@ -153,48 +159,48 @@ export class TickRequests {
       [isUnchanged(keyspace.tick(key), revision), isEmpty(keyspace.locksOf(key))],
       [put(name, value, session.leaseId), put(keyspace.tick(key), encodeTickRecord(claimed))],
     );
-    const { header, responses } = await session.transact([claim], time.leftMs).catch((cause: unknown) => {
-      if (!hasNoEffect(cause)) ownLocks.doubt({ name, key, session, leaseMs });
+    const { header, responses } = await session.transact([claim], deadline.leftMs).catch((cause: unknown) => {
+      if (!hasNoEffect(cause)) ownEntries.markUnknown({ name, key, session, leaseMs });
       throw cause;
     });
     if (!responses[0]?.response_txn?.succeeded) return undefined;
     const createRevision = BigInt(header.revision);
     const endsAtMs = systemClock.monotonicMs() + leaseMs;
-    ownLocks.set({ name, key, session, createRevision, isHeld: true, leaseMs, endsAtMs });
-    if (tick.cleanUp) void this.cleanUp(tick.cleanUp, time.leftMs);
+    ownEntries.set({ name, key, session, createRevision, isHeld: true, leaseMs, endsAtMs });
+    if (tick.cleanUp) void this.cleanUp(tick.cleanUp, deadline.leftMs);
     return { kind: 'granted', fencingToken: firstTokenOf(createRevision), attempt };
   }
 
   /** What is left of an earlier claim of this holder is deleted once it has ended. The deletion would also end a new grant. */
-  async #waitUntilDeleted(name: Buffer, time: StoreTime): Promise<void> {
-    while (this.#isEnding(name) && time.leftMs > 0) await pauseBriefly();
+  async #waitUntilDeleted(name: Buffer, deadline: Deadline): Promise<void> {
+    while (this.#isEnding(name) && deadline.leftMs > 0) await pauseBriefly();
   }
 
   #isEnding(name: Buffer): boolean {
-    const { ownLocks } = this.#parts;
+    const { ownEntries } = this.#parts;
     // `get` also notices that the time of the lock is over.
-    ownLocks.get(name);
-    return ownLocks.isEnding(name);
+    ownEntries.get(name);
+    return ownEntries.isEnding(name);
   }
 
   /** Returns whether the job is paused or resumed now. If not, its record has changed meanwhile. */
-  async #trySetPaused({ key, isPaused, time, onSession }: Pause): Promise<boolean> {
+  async #trySetPaused({ key, isPaused, deadline, onSession }: Pause): Promise<boolean> {
     const { keyspace, sessions } = this.#parts;
-    const snapshot = await this.#read(key, time);
+    const snapshot = await this.#read(key, deadline);
     const record = pausedRecordOf(snapshot, isPaused);
     if (!record) return true;
     const session = sessions.get(PAUSE_LEASE_MS);
-    await session.prepare(0, time.leftMs);
+    await session.prepare(0, deadline.leftMs);
     const write = put(keyspace.tick(key), encodeTickRecord(record));
     onSession(session);
     const operation = transaction([isUnchanged(keyspace.tick(key), snapshot.revision)], [write]);
-    const { responses } = await session.transact([operation], time.leftMs);
+    const { responses } = await session.transact([operation], deadline.leftMs);
     return responses[0]?.response_txn?.succeeded ?? false;
   }
 
-  #read(key: string, time: StoreTime): Promise<TickSnapshot> {
+  #read(key: string, deadline: Deadline): Promise<TickSnapshot> {
     const { connection, keyspace } = this.#parts;
-    return readSnapshot(connection, keyspace, key, time.leftMs);
+    return readSnapshot(connection, keyspace, key, deadline.leftMs);
   }
 }
 
@@ -202,13 +208,13 @@ interface Claim {
   readonly attempt: number;
   /** Of the record of the key. */
   readonly revision: string;
-  readonly time: StoreTime;
+  readonly deadline: Deadline;
 }
 
 interface Pause {
   readonly key: string;
   readonly isPaused: boolean;
-  readonly time: StoreTime;
+  readonly deadline: Deadline;
   /** Called before something is sent that may take effect later. */
   readonly onSession: (session: Session) => void;
 }

@@ -1,38 +1,38 @@
-import type { StoreTime } from '../../../core/requests/store-time.js';
+import type { Deadline } from '../../../core/requests/deadline.js';
 import { exists, setData } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
-import type { OwnLock, OwnLocks } from './own-locks.js';
+import type { OwnEntry, OwnEntries } from './own-entries.js';
 import { encodeValue } from './stored-lock.js';
 
 /** Extends the lease of held locks. Only one that becomes longer than ever before is written. */
-export class LeaseExtension {
-  readonly #ownLocks: OwnLocks;
+export class LockExtension {
+  readonly #ownEntries: OwnEntries;
 
-  constructor(ownLocks: OwnLocks) {
-    this.#ownLocks = ownLocks;
+  constructor(ownEntries: OwnEntries) {
+    this.#ownEntries = ownEntries;
   }
 
   /** Returns whether the lock is held for this long now. If not, it is lost. */
   async extend(
-    lock: OwnLock & { readonly path: string },
+    lock: OwnEntry & { readonly path: string },
     leaseMs: number,
-    time: StoreTime,
+    deadline: Deadline,
   ): Promise<boolean> {
     const { session, path } = lock;
     const value = { ...lock.value, leaseMs: Math.max(lock.value.leaseMs, leaseMs) };
-    return this.#ownLocks.whileInFlight(lock, async () => {
-      await session.ready(time.leftMs);
+    return this.#ownEntries.whileInFlight(lock, async () => {
+      await session.ready(deadline.leftMs);
       // The heartbeat comes first, so what follows it sees a forced release of before.
       const heartbeat = session.heartbeat();
       const isLonger = value.leaseMs > lock.value.leaseMs;
       const reply = session.send(isLonger ? setData(path, encodeValue(value)) : exists(path));
-      const [stat] = await session.await(Promise.all([unlessCode(reply, CODE.noNode), heartbeat]), time);
+      const [stat] = await session.await(Promise.all([unlessCode(reply, CODE.noNode), heartbeat]), deadline);
       if (!stat) {
-        this.#ownLocks.remove(lock);
+        this.#ownEntries.remove(lock);
         return false;
       }
-      await session.confirm(leaseMs, time.leftMs);
-      return this.#ownLocks.extend(lock, leaseMs, value);
+      await session.confirm(leaseMs, deadline.leftMs);
+      return this.#ownEntries.extend(lock, leaseMs, value);
     });
   }
 }

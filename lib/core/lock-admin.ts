@@ -39,7 +39,7 @@ export interface LockList {
   readonly cursor?: string;
 }
 
-interface LockInspectorParts {
+interface LockAdminParts {
   readonly backend: LockBackend;
   readonly clock: Clock;
   readonly waitQueues: WaitQueues;
@@ -51,10 +51,10 @@ interface LockInspectorParts {
 export const INSPECT_TIMEOUT_MS = 5_000;
 
 /** Reads the holders of keys from the store, and releases keys by force. */
-export class LockInspector {
-  readonly #parts: LockInspectorParts;
+export class LockAdmin {
+  readonly #parts: LockAdminParts;
 
-  constructor(parts: LockInspectorParts) {
+  constructor(parts: LockAdminParts) {
     this.#parts = parts;
   }
 

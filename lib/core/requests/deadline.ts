@@ -2,12 +2,12 @@ import { systemClock } from '../clock.js';
 import { StoreTimeoutError } from './store-timeout.js';
 
 /** The time that a request of several round trips has. */
-export interface StoreTime {
+export interface Deadline {
   /** @throws StoreTimeoutError if it is over */
   readonly leftMs: number;
 }
 
-export function storeTime(timeoutMs: number): StoreTime {
+export function deadlineIn(timeoutMs: number): Deadline {
   const endsAtMs = systemClock.monotonicMs() + timeoutMs;
   return {
     get leftMs() {

@@ -5,7 +5,7 @@ import { remove } from '../rpc/operations.js';
 import type { Session } from '../session/session.js';
 
 /** A lock of this process, or its place in the queue of a key. */
-export interface OwnLock {
+export interface OwnEntry {
   /** Its name in etcd. */
   readonly name: Buffer;
   readonly key: string;
@@ -27,12 +27,12 @@ const MAX_DELETES = 100;
  * The locks of this process, and its places in queues. They share leases in etcd, which end only if the process does not
  * answer. So the process itself deletes what was not renewed in time. It does so later than the core gives the lock up.
  */
-export class OwnLocks {
+export class OwnEntries {
   readonly #connection: EtcdConnection;
   readonly #onRemoved: (name: string) => void;
-  readonly #locks = new Map<string, OwnLock>();
+  readonly #locks = new Map<string, OwnEntry>();
   /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
-  readonly #ending = new Map<string, OwnLock>();
+  readonly #ending = new Map<string, OwnEntry>();
   /** The numbers of their requests whose replies may grant or move them. */
   readonly #inFlight = new Map<string, number>();
   readonly #usersOf = new Map<Session, number>();
@@ -48,7 +48,7 @@ export class OwnLocks {
   }
 
   /** The lock, unless its time is over. */
-  get(name: Buffer): OwnLock | undefined {
+  get(name: Buffer): OwnEntry | undefined {
     const lock = this.#locks.get(name.toString());
     if (!lock) return undefined;
     if (lock.session.isOver) {
@@ -82,7 +82,7 @@ export class OwnLocks {
     }
   }
 
-  set(lock: OwnLock): void {
+  set(lock: OwnEntry): void {
     const name = lock.name.toString();
     this.#count(this.#locks.get(name)?.session, -1);
     this.#count(lock.session, 1);
@@ -94,7 +94,7 @@ export class OwnLocks {
    * A request that grants, queues or moves this lock has an unknown outcome. Whatever has become of it, it is deleted after its
    * lease, unless it is renewed or acquired again.
    */
-  doubt({ name, key, session, leaseMs }: LockInDoubt): void {
+  markUnknown({ name, key, session, leaseMs }: LockInDoubt): void {
     const present = this.get(name);
     const endsAtMs = Math.max(present?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
     const { createRevision = 0n, isHeld = true } = present ?? {};
@@ -102,7 +102,7 @@ export class OwnLocks {
   }
 
   /** Returns whether the lock was still there, and its end is not before this now. */
-  extend(lock: OwnLock, leaseMs: number): boolean {
+  extend(lock: OwnEntry, leaseMs: number): boolean {
     const present = this.get(lock.name);
     if (present?.createRevision !== lock.createRevision) return false;
     const endsAtMs = Math.max(present.endsAtMs, systemClock.monotonicMs() + leaseMs);
@@ -199,4 +199,4 @@ function addTo<Key>(counts: Map<Key, number>, key: Key, change: number): void {
   else counts.delete(key);
 }
 
-type LockInDoubt = Pick<OwnLock, 'name' | 'key' | 'session' | 'leaseMs'>;
+type LockInDoubt = Pick<OwnEntry, 'name' | 'key' | 'session' | 'leaseMs'>;

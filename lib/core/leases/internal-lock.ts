@@ -6,8 +6,8 @@ import type { Abortable } from './abortable-lock.js';
 import type { HeldLock } from './held-lock.js';
 import type { ReleaseListener } from './releaser.js';
 
-/** A lock that belongs to the caller that acquired it: one lease, or several that are one lock. */
-export interface OwnedLock extends Lock, EventSubject, Abortable {
+/** What the core knows of a lock that it gave to a caller: one handle, or several handles that are one lock. */
+export interface InternalLock extends Lock, EventSubject, Abortable {
   /** By which its context is found: the key in the store, or those of all its keys. */
   readonly storeKeys: string | readonly string[];
   readonly purpose: LockPurpose;
@@ -23,7 +23,7 @@ export interface OwnedLock extends Lock, EventSubject, Abortable {
   /** Releases a lost lock once its work has ended: the store may keep it for longer than this process knows. */
   releaseLost(onSent?: () => void): void;
   /** Makes the lock lost for this reason, and releases it in no case: what was done under it may take effect later. */
-  leaveToExpire(reason: LockLostError): void;
+  loseWithoutRelease(reason: LockLostError): void;
   /** Warns if a transaction is open that was used under the lock: its COMMIT comes after the release. */
   warnOfOpenTransaction(): void;
   addView(view: Abortable): void;
@@ -35,8 +35,8 @@ export interface OwnedLock extends Lock, EventSubject, Abortable {
  *
  * @throws LockUnavailableError or LockShutdownError if the release was not confirmed
  */
-export function releaseOwned(
-  lock: OwnedLock,
+export function releaseForCaller(
+  lock: InternalLock,
   maxRemainingMs: () => number | undefined = () => undefined,
 ): Promise<boolean> {
   if (!lock.isHeld) {

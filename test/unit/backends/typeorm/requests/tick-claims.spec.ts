@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Statements } from '../../../../../lib/backends/typeorm/dialects/dialect.js';
-import { registerTicks } from '../../../../../lib/backends/typeorm/requests/tick-requests.js';
+import { registerTicks } from '../../../../../lib/backends/typeorm/requests/tick-claims.js';
 import type { Session } from '../../../../../lib/backends/typeorm/connections/session.js';
 
 it('a registration whose row is removed before it is written begins again', async () => {

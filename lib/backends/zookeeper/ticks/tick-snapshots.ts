@@ -1,4 +1,4 @@
-import type { StoreTime } from '../../../core/requests/store-time.js';
+import type { Deadline } from '../../../core/requests/deadline.js';
 import { type TickRecord, encodeTickRecord } from '../../../core/tick-record.js';
 import { QueueReader } from '../locks/queue-reader.js';
 import type { StoredLock } from '../locks/stored-lock.js';
@@ -19,7 +19,7 @@ export interface TickSnapshot {
 export const OVERTAKEN = [CODE.badVersion, CODE.nodeExists, CODE.noNode];
 
 /** Reads and writes the records of ticks. They stay. */
-export class TickRecords {
+export class TickSnapshots {
   readonly #client: ZookeeperClient;
   readonly #queues: QueueReader;
 
@@ -29,10 +29,10 @@ export class TickRecords {
   }
 
   /** The record is the older part: a lock that was acquired since then has changed it, if it is a run. */
-  async read(key: string, time: StoreTime): Promise<TickSnapshot> {
+  async read(key: string, deadline: Deadline): Promise<TickSnapshot> {
     const path = this.#client.keyspace.tick(key);
-    const node = await unlessCode(this.#client.read(getData(path), time.leftMs), CODE.noNode);
-    const { oldest } = await this.#queues.read(key, time);
+    const node = await unlessCode(this.#client.read(getData(path), deadline.leftMs), CODE.noNode);
+    const { oldest } = await this.#queues.read(key, deadline);
     return {
       record: node && (JSON.parse(node.data.toString()) as TickRecord),
       ...{ version: node?.stat.version, oldest },

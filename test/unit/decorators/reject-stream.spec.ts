@@ -7,12 +7,12 @@ import { describe, expect, it } from 'vitest';
 import { StreamableFile } from '@nestjs/common';
 import { Subject, of } from 'rxjs';
 import { LockConfigError } from '../../../lib/core/errors.js';
-import { requireCompleteValue } from '../../../lib/decorators/complete-value.js';
+import { rejectStream } from '../../../lib/decorators/reject-stream.js';
 import { Locked } from '../../../lib/decorators/locked.decorator.js';
 import { LeaderOnly } from '../../../lib/election/election.decorators.js';
 import { until } from '../../support/until.js';
 
-const refuse = (value: unknown) => () => requireCompleteValue(value, '@Locked on Shop.export');
+const refuse = (value: unknown) => () => rejectStream(value, '@Locked on Shop.export');
 
 async function* rows() {
   yield 1;
@@ -101,7 +101,7 @@ it('nothing is called on a value that looks like an Observable', () => {
   const called: string[] = [];
   const call = (name: string) => () => void called.push(name);
   const customer = { subscribe: call('subscribe'), cancel: call('cancel'), close: call('close') };
-  expect(requireCompleteValue(customer, 'place')).toBe(customer);
+  expect(rejectStream(customer, 'place')).toBe(customer);
   expect(refuse({ ...customer, pipe: call('pipe') })).toThrow(LockConfigError);
   expect(called).toEqual([]);
 });
@@ -124,7 +124,7 @@ it.each<[string, readonly PropertyKey[], object]>([
   ['next() and an iterator of its own', ['next'], { [Symbol.iterator]: lazy }],
 ])('an object of the application with %s passes, and nothing of it is called', (_, names, fields) => {
   const { entity, called } = entityWith(names, fields);
-  expect(requireCompleteValue(entity, 'place')).toBe(entity);
+  expect(rejectStream(entity, 'place')).toBe(entity);
   expect(called).toEqual([]);
 });
 
@@ -169,16 +169,16 @@ describe('a complete value passes unchanged:', () => {
     ['a stream that is only written to', new Writable()],
     ['the response of an HTTP server', response],
   ])('%s', (_, value) => {
-    expect(requireCompleteValue(value, 'place')).toBe(value);
+    expect(rejectStream(value, 'place')).toBe(value);
   });
 });
 
 it('a Response that was read, or has no body, passes', async () => {
   const response = new Response('x');
   await response.text();
-  expect(requireCompleteValue(response, 'place')).toBe(response);
+  expect(rejectStream(response, 'place')).toBe(response);
   const empty = new Response(null, { status: 204 });
-  expect(requireCompleteValue(empty, 'place')).toBe(empty);
+  expect(rejectStream(empty, 'place')).toBe(empty);
 });
 
 it('a generator method is refused when the class is defined', () => {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { type EtcdBackend, etcdBackend } from '../../lib/backends/etcd/index.js';
-import { OwnLocks } from '../../lib/backends/etcd/locks/own-locks.js';
+import { OwnEntries } from '../../lib/backends/etcd/locks/own-entries.js';
 import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session } from '../../lib/backends/etcd/session/session.js';
 import type { AcquisitionId } from '../../lib/core/backend.js';
@@ -77,8 +77,8 @@ it('a deletion that arrives late deletes no later grant of the same holder', asy
   const connection = new FaultyEtcdConnection(server.url);
   opened.push(connection);
   const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 30 });
-  const ownLocks = new OwnLocks(connection, () => undefined);
-  opened.unshift(ownLocks);
+  const ownEntries = new OwnEntries(connection, () => undefined);
+  opened.unshift(ownEntries);
   const name = etcdKeys.lock('late', 'holder');
   const grant = async () => {
     await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
@@ -87,10 +87,10 @@ it('a deletion that arrives late deletes no later grant of the same holder', asy
   await grant();
   connection.loses = true;
   const endsAtMs = systemClock.monotonicMs();
-  ownLocks.set({
+  ownEntries.set({
     ...{ name, key: 'late', session, createRevision: 1n, isHeld: true, leaseMs: SHORT_LEASE_MS, endsAtMs },
   });
-  await until(() => connection.delayed !== undefined && !ownLocks.isEnding(name));
+  await until(() => connection.delayed !== undefined && !ownEntries.isEnding(name));
   await grant();
   expect((await connection.arrive()).succeeded).toBe(false);
 });
@@ -99,8 +99,8 @@ it('a lock that has ended is deleted although fences overtake its deletion', asy
   const connection = new FaultyEtcdConnection(server.url);
   opened.push(connection);
   const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 30 });
-  const ownLocks = new OwnLocks(connection, () => undefined);
-  opened.unshift(ownLocks);
+  const ownEntries = new OwnEntries(connection, () => undefined);
+  opened.unshift(ownEntries);
   const name = etcdKeys.lock('overtaken', 'holder');
   const write = () => session.transact([put(name, Buffer.from('{}'), session.leaseId)], TIMEOUT_MS);
   await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
@@ -113,11 +113,11 @@ it('a lock that has ended is deleted although fences overtake its deletion', asy
     await expect(write()).rejects.toThrow();
     await session.prepare(SHORT_LEASE_MS, TIMEOUT_MS);
   };
-  ownLocks.set({
+  ownEntries.set({
     ...{ name, key: 'overtaken', session, createRevision: 1n, isHeld: true, leaseMs: SHORT_LEASE_MS },
     endsAtMs: systemClock.monotonicMs(),
   });
-  await until(() => fences === 2 && !ownLocks.isEnding(name));
+  await until(() => fences === 2 && !ownEntries.isEnding(name));
   const { responses } = await onEtcd(server.url, [read({ key: name })]);
   expect(keysOf(responses[0])).toEqual([]);
 });

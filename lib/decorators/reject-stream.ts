@@ -8,7 +8,7 @@ import { LockConfigError } from '../core/errors.js';
  *
  * @throws LockConfigError
  */
-export function requireCompleteValue<T>(value: T, location: string): T {
+export function rejectStream<T>(value: T, location: string): T {
   const kind = streamKind(value);
   if (kind === undefined) return value;
   close(contentOf(value));

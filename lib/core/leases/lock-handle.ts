@@ -14,26 +14,26 @@ import { checkLeaseMs } from '../options.js';
 import { AbortableLock } from './abortable-lock.js';
 import type { Grant } from './grant.js';
 import type { HeldLock } from './held-lock.js';
-import type { LockUser } from './lease-end-events.js';
-import { type OwnedLock, releaseOwned } from './owned-lock.js';
+import type { CurrentHandle } from './lease-end-events.js';
+import { type InternalLock, releaseForCaller } from './internal-lock.js';
 import type { ReleaseListener } from './releaser.js';
 
-/** How long the caller of a lease waited for it. */
+/** How long the caller waited for the lock. */
 interface Wait {
   /** By the monotonic clock. */
   readonly startedAtMs: number;
   readonly waitedMs: number;
 }
 
-/** The lock of one caller, from the moment a held lock is delivered to it until it is released or lost. */
-export class Lease extends AbortableLock implements OwnedLock, LockUser {
+/** What one caller has of a held lock, from the moment the lock is delivered to it until it is released or lost. */
+export class LockHandle extends AbortableLock implements InternalLock, CurrentHandle {
   readonly fencingToken: bigint;
   /** The work may release a `lock`. The lock of a `run` or a `term` is released by its job or its election. */
   readonly purpose: LockPurpose;
   readonly label: string | undefined;
   readonly eventPermit: number | undefined;
-  /** The events that the lock of which this lease is a part publishes in its place. */
-  hides: ReadonlySet<LockEventName> | undefined;
+  /** The events that the lock of which this handle is a part publishes in its place. */
+  suppressedEvents: ReadonlySet<LockEventName> | undefined;
   readonly waitedMs: number;
   readonly acquiredAtMs: number;
   readonly #held: HeldLock;
@@ -41,12 +41,12 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
 
   constructor(held: HeldLock, subject: EventSubject, { startedAtMs, waitedMs }: Wait) {
     super();
-    const { label, purpose = 'lock', eventPermit, hides } = subject;
+    const { label, purpose = 'lock', eventPermit, suppressedEvents } = subject;
     this.#held = held;
     this.purpose = purpose;
     this.label = label;
     this.eventPermit = eventPermit;
-    this.hides = hides;
+    this.suppressedEvents = suppressedEvents;
     this.waitedMs = waitedMs;
     this.acquiredAtMs = startedAtMs + waitedMs;
     this.fencingToken = held.use(this);
@@ -133,7 +133,7 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   }
 
   release(): Promise<boolean> {
-    return releaseOwned(this, () => this.grant.lastsForMs);
+    return releaseForCaller(this, () => this.grant.lastsForMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -158,12 +158,12 @@ export class Lease extends AbortableLock implements OwnedLock, LockUser {
   }
 
   /** Stops the renewal. The lease expires, unless it is released before. */
-  letLapse(): void {
+  stopRenewing(): void {
     if (!this.#isReleased) this.#held.stopRenewing();
   }
 
-  leaveToExpire(reason: LockLostError): void {
-    if (!this.#isReleased) this.#held.leaveToExpire(reason);
+  loseWithoutRelease(reason: LockLostError): void {
+    if (!this.#isReleased) this.#held.loseWithoutRelease(reason);
   }
 
   /** Marks the run of a tick as ended, so that no other run takes it over. */
