@@ -6,7 +6,8 @@ import { mayOverlap, ownStoreKey, possibleStoreKeys } from './tick-keys.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
 import { createTick } from './plan/tick-calculator.js';
-import { type CronRunRecord, type StoredRun, decodeRecords, runIdOf } from './run-record.js';
+import { readRunHistory } from './run-history.js';
+import { type CronRunRecord, type StoredRun, runIdOf } from './run-record.js';
 
 /** The state of a job in the whole cluster. In JSON, fencing tokens are strings. */
 export interface JobInfo {
@@ -70,19 +71,15 @@ export class JobReader {
 
   /** The last runs of all replicas, the newest first. */
   async readRuns(key: string): Promise<readonly CronRunRecord[]> {
-    const runs = await Promise.all(
-      (await this.#readHistory(key)).map((run) => this.#resolveOutcome(key, run)),
-    );
+    const { jobs } = this.#locks;
+    const history = await readRunHistory(jobs, key);
+    const runs = await Promise.all(history.map((run) => this.#resolveOutcome(key, run)));
     if (!runs.some(isDead)) return runs;
     // A run may have ended between the readings of the history and of its lock.
-    const ended = (await this.#readHistory(key)).filter(({ record }) => record.ended !== null);
+    const ended = (await readRunHistory(jobs, key)).filter(({ record }) => record.ended !== null);
     const endOf = (run: CronRunRecord) =>
       ended.find(({ record }) => runIdOf(record) === runIdOf(run))?.record;
     return runs.map((run) => withJson((isDead(run) && endOf(run)) || run));
-  }
-
-  async #readHistory(key: string): Promise<readonly StoredRun[]> {
-    return decodeRecords(await this.#locks.jobs.readHistory(key));
   }
 
   /** If the end of a run was not recorded, its lock in the store shows whether the run is still in progress. */

@@ -11,7 +11,8 @@ import { mayOverlap } from './tick-keys.js';
 import { buildClaimParams } from './claim-params.js';
 import { type Job, isPlanned, retriesDeadRuns } from './job.js';
 import { createTick } from './plan/tick-calculator.js';
-import { type CronRunRecord, decodeRecords, runIdOf } from './run-record.js';
+import { readRunHistory } from './run-history.js';
+import { type CronRunRecord, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';
 
 /** How a call waits for another one that has not begun its run yet. */
@@ -193,7 +194,7 @@ export class ManualClaimer {
   }
 
   async #readRecords(key: string): Promise<readonly CronRunRecord[]> {
-    return decodeRecords(await this.#locks.jobs.readHistory(key)).map(({ record }) => record);
+    return (await readRunHistory(this.#locks.jobs, key)).map(({ record }) => record);
   }
 
   #recordOf(run: LockRecord, records: readonly CronRunRecord[]): CronRunRecord {

@@ -3,7 +3,7 @@ import { manualStoreKey } from '../core/key.js';
 import type { Locks } from '../core/locks.js';
 import { mayOverlap } from './tick-keys.js';
 import type { Job } from './job.js';
-import { decodeRecords } from './run-record.js';
+import { readRunHistory } from './run-history.js';
 
 /** How often the store is asked whether a manual run of another process has ended. */
 const POLL_MS = 1_000;
@@ -49,10 +49,8 @@ export class ManualRunWatcher {
   async #isRunHeld({ key }: Job): Promise<boolean | undefined> {
     const { jobs } = this.#locks;
     try {
-      const [run, records] = await Promise.all([jobs.inspectRun(key), jobs.readHistory(key)]);
-      return decodeRecords(records).some(
-        ({ record }) => record.isManual && record.fencingToken === run?.fencingToken,
-      );
+      const [run, history] = await Promise.all([jobs.inspectRun(key), readRunHistory(jobs, key)]);
+      return history.some(({ record }) => record.isManual && record.fencingToken === run?.fencingToken);
     } catch {
       return undefined;
     }

@@ -3545,7 +3545,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: tryAcquire keeps the slots that were free',
     file: WRITE_ACQUISITION,
-    find: `releaseAll(leasesAmong(results));
+    find: `releaseAll(handlesAmong(results));
     const unknown`,
     replace: 'const unknown',
     specs: [READ_WRITE_SPEC],
@@ -3738,7 +3738,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a writer waits for its turn with the slots of readers',
     file: WRITE_ACQUISITION,
-    find: 'releaseAll(leasesAmong(results));\n      return [];',
+    find: 'releaseAll(handlesAmong(results));\n      return [];',
     replace: 'return [];',
     specs: [READ_WRITE_SPEC],
   },

@@ -12,7 +12,7 @@ import {
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { LockPart } from './composite-lock.js';
 import { KeysLock } from './keys-lock.js';
-import { areAllHeld, isTaken, isUnknown, leasesAmong, releaseAll, tryParts } from './try-parts.js';
+import { areAllHeld, isTaken, isUnknown, handlesAmong, releaseAll, tryParts } from './try-parts.js';
 
 /** One of the keys, in the order in which all callers acquire them. */
 export interface KeyOfSeveral {
@@ -52,7 +52,7 @@ export class SeveralKeys {
       let held: readonly LockHandle[] = [];
       try {
         const results = await this.#try(this.#missing);
-        held = leasesAmong(results);
+        held = handlesAmong(results);
         if (areAllHeld(results)) return this.#lockOf(held);
         // One key that is taken decides, whatever the others are.
         const unknown = results.find(isUnknown);
@@ -122,7 +122,7 @@ export class SeveralKeys {
     if (free.length === 0) return;
     const results = await this.#try(free);
     const refused = results.findIndex((result) => !(result instanceof LockHandle));
-    const granted = leasesAmong(results);
+    const granted = handlesAmong(results);
     // Nothing after the key that is waited for may be held.
     const kept = refused === -1 ? granted.length : refused;
     held.push(...granted.slice(0, kept));

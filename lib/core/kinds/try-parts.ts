@@ -23,11 +23,11 @@ export async function tryParts(
     else results.push(outcome.value);
   }
   if (!rejected) return results;
-  releaseAll(leasesAmong(results));
+  releaseAll(handlesAmong(results));
   throw rejected.reason;
 }
 
-export const leasesAmong = (results: readonly (LockHandle | NotGranted)[]): LockHandle[] =>
+export const handlesAmong = (results: readonly (LockHandle | NotGranted)[]): LockHandle[] =>
   results.filter((result) => result instanceof LockHandle);
 
 /** Whether all were granted, and none was lost while the store had not replied for the others. */

@@ -17,7 +17,7 @@ const MORE_LOCAL_HANDOFFS = 32;
 const MAX_LOCAL_HANDOFFS_MS = 200;
 
 /** Whether a waiter with these parameters would ask the store for the same. */
-export const isFor = (params: AcquireParams, { leaseMs, request }: Grant): boolean =>
+export const wantsSameGrant = (params: AcquireParams, { leaseMs, request }: Grant): boolean =>
   params.leaseMs === leaseMs && (params.isOfWriter ?? false) === isOfWriter(request.holder);
 
 /** Whether the lock may be handed over to a waiter of the same process with these parameters. */
@@ -25,7 +25,7 @@ export function mayHandOff({ grant, isRenewed }: HeldLock, params: AcquireParams
   return (
     isRenewed &&
     params.renew &&
-    isFor(params, grant) &&
+    wantsSameGrant(params, grant) &&
     grant.remainingMs >= params.leaseMs / 2 &&
     grant.clocksAgree &&
     grant.tokensLeft > 0 &&

@@ -13,7 +13,7 @@ import type { Releaser } from '../leases/releaser.js';
 import { LinkedList } from '../linked-list.js';
 import { StoreTimeoutError } from '../requests/store-timeout.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
-import { isFor, mayHandOff, requestTokensIfFew } from './handoff.js';
+import { wantsSameGrant, mayHandOff, requestTokensIfFew } from './handoff.js';
 import { OpenAcquisition, contendedBackoffMs } from './open-acquisition.js';
 import { type AcquireParams, Waiter } from './waiter.js';
 
@@ -178,7 +178,7 @@ export class WaitQueue implements HandoffQueue {
     this.#acquisition = undefined;
     const next = this.#waiters.first?.value;
     // The first waiter may have left meanwhile, and the next one may want something else.
-    if (!next || !isFor(next.params, grant)) {
+    if (!next || !wantsSameGrant(next.params, grant)) {
       this.#parts.releaser.release(grant.request, grant.latestStoreEndMs);
       this.#acquire();
       return;

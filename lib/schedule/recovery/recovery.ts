@@ -6,7 +6,8 @@ import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks 
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { buildClaimParams, listStoredTicks } from '../claim-params.js';
 import { mayOverlap, ownStoreKey } from '../tick-keys.js';
-import { type StoredRun, decodeRecords } from '../run-record.js';
+import { readRunHistory } from '../run-history.js';
+import type { StoredRun } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
 
@@ -120,7 +121,7 @@ export class Recovery {
 
   /** `undefined` if the store did not answer. */
   #readHistory({ key }: Job): Promise<readonly StoredRun[] | undefined> {
-    return this.#parts.locks.jobs.readHistory(key).then(decodeRecords, () => undefined);
+    return readRunHistory(this.#parts.locks.jobs, key).catch(() => undefined);
   }
 
   /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */

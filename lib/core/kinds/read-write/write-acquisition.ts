@@ -6,7 +6,7 @@ import { LockHandle } from '../../leases/lock-handle.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
 import { CompositeLock } from '../composite-lock.js';
-import { areAllHeld, releaseAll, isTaken, isUnknown, leasesAmong, tryParts } from '../try-parts.js';
+import { areAllHeld, releaseAll, isTaken, isUnknown, handlesAmong, tryParts } from '../try-parts.js';
 
 /** The lock of a writer: slot 0, whose fencing token it has, and the slots of all readers. */
 export class WriteLock extends CompositeLock {}
@@ -76,7 +76,7 @@ export class WriteAcquisition {
     if (!isAlone) return { handle: await turn, granted: [] };
     const trying = tryParts(this.#parts.waitQueues, this.#readerSlots()).then((results) => {
       if (hasTurn) return results.map((result) => (result instanceof LockHandle ? result : undefined));
-      releaseAll(leasesAmong(results));
+      releaseAll(handlesAmong(results));
       return [];
     });
     const [turnResult, slotsResult] = await Promise.allSettled([turn, trying]);
@@ -90,7 +90,7 @@ export class WriteAcquisition {
   async #try(params: readonly AcquireParams[]): Promise<readonly LockHandle[]> {
     const results = await tryParts(this.#parts.waitQueues, params);
     if (areAllHeld(results)) return results;
-    releaseAll(leasesAmong(results));
+    releaseAll(handlesAmong(results));
     const unknown = results.find(isUnknown);
     if (!unknown || results.some(isTaken)) return [];
     throw unavailableError(this.#call.key, unknown.cause);
