@@ -1654,8 +1654,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a conflict of a subscriber after COMMIT repeats the work under a row lock',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: `if (isCommitted) throw cause;`,
-    replace: ``,
+    find: "if (outcome.kind === 'failed-after-commit') throw cause;",
+    replace: '',
     specs: ['test/resource/subscriber-conflicts'],
   },
   {
@@ -2482,15 +2482,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock is not repeated after a deadlock of its work',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: 'hasCalled ? calls < request.attempts',
-    replace: 'hasCalled ? calls < 1',
+    find: 'hasCalledWork ? calls < request.attempts',
+    replace: 'hasCalledWork ? calls < 1',
     specs: ['test/resource/row-lock'],
   },
   {
     title: 'rows: a lock that is acquired in the work of a row lock is not noticed',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: 'await runInTransactionContext(manager.queryRunner as QueryRunner, () =>\n          request.work(row, manager),\n        );',
-    replace: 'await request.work(row, manager);',
+    find: 'await runInTransactionContext(manager.queryRunner as QueryRunner, work);',
+    replace: 'await work();',
     specs: ['test/resource/open-transaction'],
   },
   {

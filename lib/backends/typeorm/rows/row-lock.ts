@@ -123,6 +123,7 @@ async function lockInTransactionOf<Entity extends ObjectLiteral, T>(
   return row ? request.work(row, manager) : null;
 }
 
+/** Repeats the transaction after conflicts, as {@link withRowLock} says. */
 async function lockInOwn<Entity extends ObjectLiteral, T>(
   owner: EntityManager,
   request: RowRequest<Entity, T>,
@@ -130,39 +131,60 @@ async function lockInOwn<Entity extends ObjectLiteral, T>(
   let calls = 0;
   let endsAtMs = systemClock.monotonicMs() + request.waitMs;
   for (let attempt = 1; ; attempt += 1) {
-    const callsBefore = calls;
-    let workError: unknown;
-    let isCommitted = false as boolean;
-    const leftMs = () => Math.max(0, endsAtMs - systemClock.monotonicMs());
-    const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
-      const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
-        throw isContention(cause) ? contentionError(request, cause) : cause;
-      });
-      if (!row) return null;
-      calls += 1;
-      try {
-        return await runInTransactionContext(manager.queryRunner as QueryRunner, () =>
-          request.work(row, manager),
-        );
-      } catch (cause) {
-        workError = cause;
-        throw cause;
-      }
+    const outcome = await tryInOwn(owner, request, endsAtMs);
+    if (outcome.kind === 'committed') return outcome.value;
+    const { cause, hasCalledWork, isFromWork } = outcome;
+    if (outcome.kind === 'failed-after-commit') throw cause;
+    if (!hasCalledWork && request.skips && cause instanceof LockTimeoutError) return null;
+    if (hasCalledWork) calls += 1;
+    const mayRepeat = hasCalledWork ? calls < request.attempts : attempt - calls < MAX_ATTEMPTS;
+    if (!hasEndedTransaction(cause) || (isFromWork && !mayRepeat)) throw cause;
+    if (!mayRepeat) throw conflictError(request, cause);
+    await delay(backoffMs(attempt));
+    if (hasCalledWork) endsAtMs = systemClock.monotonicMs() + request.waitMs;
+  }
+}
+
+/** How one transaction of {@link lockInOwn} ended. */
+type TryOutcome<T> =
+  | { readonly kind: 'committed'; readonly value: T | null }
+  | {
+      readonly kind: 'rolled-back' | 'failed-after-commit';
+      readonly cause: unknown;
+      readonly hasCalledWork: boolean;
+      /** Whether the work has thrown the cause. */
+      readonly isFromWork: boolean;
     };
+
+async function tryInOwn<Entity extends ObjectLiteral, T>(
+  owner: EntityManager,
+  request: RowRequest<Entity, T>,
+  endsAtMs: number,
+): Promise<TryOutcome<T>> {
+  const leftMs = () => Math.max(0, endsAtMs - systemClock.monotonicMs());
+  let kind: 'rolled-back' | 'failed-after-commit' = 'rolled-back';
+  let hasCalledWork = false as boolean;
+  let workError: unknown;
+  const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
+    const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
+      throw isContention(cause) ? contentionError(request, cause) : cause;
+    });
+    if (!row) return null;
+    hasCalledWork = true;
+    const work = () => request.work(row, manager);
     try {
-      const onFailedAfterCommit = () => void (isCommitted = true);
-      const { name } = request;
-      return await runOwnTransaction(owner, { name, waitMs: leftMs(), onFailedAfterCommit }, lockAndWork);
+      return await runInTransactionContext(manager.queryRunner as QueryRunner, work);
     } catch (cause) {
-      if (isCommitted) throw cause;
-      const hasCalled = calls > callsBefore;
-      if (!hasCalled && request.skips && cause instanceof LockTimeoutError) return null;
-      const mayRepeat = hasCalled ? calls < request.attempts : attempt - calls < MAX_ATTEMPTS;
-      if (!hasEndedTransaction(cause) || (cause === workError && !mayRepeat)) throw cause;
-      if (!mayRepeat) throw conflictError(request, cause);
-      await delay(backoffMs(attempt));
-      if (hasCalled) endsAtMs = systemClock.monotonicMs() + request.waitMs;
+      workError = cause;
+      throw cause;
     }
+  };
+  const onFailedAfterCommit = () => void (kind = 'failed-after-commit');
+  const options = { name: request.name, waitMs: leftMs(), onFailedAfterCommit };
+  try {
+    return { kind: 'committed', value: await runOwnTransaction(owner, options, lockAndWork) };
+  } catch (cause) {
+    return { kind, cause, hasCalledWork, isFromWork: hasCalledWork && cause === workError };
   }
 }
 
