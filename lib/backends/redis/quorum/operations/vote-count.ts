@@ -65,33 +65,38 @@ export class VoteCount {
    * `taken ms holder firstBallot newestToken mark …`, `behind newestToken …`, `seen ms …`, or `untimely`.
    */
   countReply(reply: string, timeUs: number): void {
-    if (reply === 'granted') {
-      this.#votes += 1;
-      return;
-    }
     const [kind, first = '', ...rest] = reply.split(' ');
-    let tick = rest;
-    if (kind === 'granted' && first === BALLOT) this.#votes += 1;
-    else if (kind === 'granted') this.#otherTokens = [...this.#otherTokens, first];
-    else if (kind === 'taken') {
-      const [holder = '', firstBallot, newestToken, mark, ...newestTick] = rest;
-      const remainingMs = Number(first);
-      this.#rivals = [...this.#rivals, { holder, sinceUs: Number(firstBallot), remainingMs }];
-      // A claim that has not marked its tick yet may still fail.
-      if (mark !== '1') this.#heldForMs = [...this.#heldForMs, remainingMs];
-      this.newestTokenUs = Math.max(this.newestTokenUs, Number(newestToken));
-      tick = newestTick;
-    } else if (kind === 'behind') {
-      this.#smallBallotReplies += 1;
-      this.newestTokenUs = Math.max(this.newestTokenUs, Number(first));
-    } else if (kind === 'seen') {
-      this.#tickClaimedReplies += 1;
-      this.#heldForMs = [...this.#heldForMs, Number(first)];
-    } else {
-      this.#refusedReplies += 1;
-      return;
+    switch (kind) {
+      case 'granted':
+        if (first === BALLOT || first === '') this.#votes += 1;
+        else this.#otherTokens = [...this.#otherTokens, first];
+        if (first !== '') this.#recordTick(rest, timeUs);
+        break;
+      case 'taken':
+        this.#countRival(Number(first), rest);
+        this.#recordTick(rest.slice(RIVAL_FIELDS), timeUs);
+        break;
+      case 'behind':
+        this.#smallBallotReplies += 1;
+        this.newestTokenUs = Math.max(this.newestTokenUs, Number(first));
+        this.#recordTick(rest, timeUs);
+        break;
+      case 'seen':
+        this.#tickClaimedReplies += 1;
+        this.#heldForMs = [...this.#heldForMs, Number(first)];
+        this.#recordTick(rest, timeUs);
+        break;
+      default:
+        this.#refusedReplies += 1;
     }
-    this.#recordTick(tick, timeUs);
+  }
+
+  #countRival(remainingMs: number, fields: readonly string[]): void {
+    const [holder = '', firstBallot, newestToken, mark] = fields;
+    this.#rivals = [...this.#rivals, { holder, sinceUs: Number(firstBallot), remainingMs }];
+    // A claim that has not marked its tick yet may still fail.
+    if (mark !== '1') this.#heldForMs = [...this.#heldForMs, remainingMs];
+    this.newestTokenUs = Math.max(this.newestTokenUs, Number(newestToken));
   }
 
   /** Whether a majority has voted for or against. */
@@ -198,6 +203,9 @@ export class VoteCount {
     if (!this.newestTick || isNewer(known, this.newestTick)) this.newestTick = known;
   }
 }
+
+/** How many fields a `taken` reply has between the rest of the lease and the newest tick. */
+const RIVAL_FIELDS = 4;
 
 /** Of a key that was never paused. */
 const NEVER_PAUSED = '-';
