@@ -167,15 +167,12 @@ export class Acquisitions {
     }
     const { own, oldest } = reply;
     if (own?.value.isHeld) return this.#grantAgain(request, own, leftMs());
-    if (!own) ownEntries.remove(name);
-    const isTurn = own && oldest?.createRevision === own.createRevision;
-    // The key was freed meanwhile, or the place in the queue is gone.
-    if (!oldest || isTurn || (!own && (request.retryWithinMs ?? 0) > 0)) {
-      if (own) this.#remember(request, { session, createRevision: own.createRevision, isHeld: false });
-      return undefined;
-    }
     if (own) this.#remember(request, { session, createRevision: own.createRevision, isHeld: false });
-    return this.#taken(request, { own, oldest });
+    else ownEntries.remove(name);
+    const isTurn = own && oldest?.createRevision === own.createRevision;
+    const isPlaceGone = !own && (request.retryWithinMs ?? 0) > 0;
+    // If the key was freed meanwhile, the next try may be granted.
+    return !oldest || isTurn || isPlaceGone ? undefined : this.#taken(request, { own, oldest });
   }
 
   /** The revision of its place in the queue. */
