@@ -19,7 +19,7 @@ import { WaitQueues } from './waiting/wait-queues.js';
 export interface EngineOptions {
   readonly backend: LockBackend;
   readonly namespace: string;
-  /** The name of this process in `inspect()`. */
+  /** The name of this process, as others see it in the store, in events and in the history. */
   readonly instance: string;
   readonly defaults: ResolvedLockOptions;
   readonly events: Events;
@@ -32,7 +32,7 @@ export interface Engine {
   readonly clock: Clock;
   readonly heldLocks: HeldLocks;
   readonly waitQueues: WaitQueues;
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
   readonly jobs: JobLocks;
   readonly leaders: LeaderLocks;
   readonly health: StoreHealth;
@@ -40,7 +40,7 @@ export interface Engine {
   readonly lockOrder: LockOrder | undefined;
   readonly shutdown: Shutdown;
   /** Aborted when the shutdown begins. */
-  readonly stopping: AbortController;
+  readonly stopController: AbortController;
 }
 
 /** Creates the parts of the lock engine and connects them. `locks` stands for it in lock contexts. */
@@ -65,22 +65,33 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
     ...{ clock, events, acquirer, releaser, heldLocks, instance },
     timerWheel: new TimerWheel(clock, { awaited: true }),
   });
-  const stopping = new AbortController();
+  const stopController = new AbortController();
   // Each sleeping job adds a listener.
-  setMaxListeners(0, stopping.signal);
-  const { signal } = stopping;
-  const inspector = new LockAdmin({ backend, clock, waitQueues, stopping: signal });
-  const shared = { clock, acquirer, heldLocks, inspector };
+  setMaxListeners(0, stopController.signal);
+  const { signal } = stopController;
+  const lockAdmin = new LockAdmin({ backend, clock, waitQueues, stopping: signal });
+  const shared = { clock, acquirer, heldLocks, lockAdmin };
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
-  const leaders = new LeaderLocks({ namespace, inspector, waitQueues, stopping, locks });
+  const leaders = new LeaderLocks({ namespace, lockAdmin, waitQueues, stopController, locks });
   const health = new StoreHealth({ backend, namespace, stopping: signal });
   const lockOrder = mode === 'off' ? undefined : new LockOrder({ mode, events, locks });
   const shutdown = new Shutdown({
     ...{ backend, clock, events, timerWheel, batcher, releaser },
-    ...{ heldLocks, acquirer, waitQueues, jobs, stopping },
+    ...{ heldLocks, acquirer, waitQueues, jobs, stopController },
     stopListening: listenTo(backend, { events, waitQueues, health }),
   });
-  return { clock, heldLocks, waitQueues, inspector, jobs, leaders, health, lockOrder, shutdown, stopping };
+  return {
+    clock,
+    heldLocks,
+    waitQueues,
+    lockAdmin,
+    jobs,
+    leaders,
+    health,
+    lockOrder,
+    shutdown,
+    stopController,
+  };
 }
 
 /** Subscribes to the notices of the backend. Returns the functions that unsubscribe. */

@@ -23,7 +23,7 @@ interface JobLocksParts {
   readonly events: Events;
   readonly acquirer: Acquirer;
   readonly heldLocks: HeldLocks;
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
   /** Stands for the locks of this process in lock contexts. */
   readonly locks: object;
   readonly stopping: AbortSignal;
@@ -98,7 +98,7 @@ export class JobLocks {
 
   /** Returns the current run of a job, or of one of its store keys. */
   inspectRun(job: string, storeKey = this.#storeKey(job)): Promise<LockRecord | null> {
-    return this.#parts.inspector.readRecord(job, storeKey);
+    return this.#parts.lockAdmin.readRecord(job, storeKey);
   }
 
   /**
@@ -121,7 +121,7 @@ export class JobLocks {
    * @throws LockUnavailableError if the store cannot be reached
    */
   readState(job: string, storeKey = this.#storeKey(job)): Promise<TickState> {
-    return this.#parts.inspector.request(job, (timeoutMs) =>
+    return this.#parts.lockAdmin.request(job, (timeoutMs) =>
       this.#parts.backend.readTicks(storeKey, timeoutMs),
     );
   }
@@ -133,7 +133,7 @@ export class JobLocks {
    */
   setPaused(job: string, isPaused: boolean): Promise<void> {
     const storeKey = this.#storeKey(job);
-    return this.#parts.inspector.request(job, (timeoutMs) =>
+    return this.#parts.lockAdmin.request(job, (timeoutMs) =>
       this.#parts.backend.setPaused(storeKey, isPaused, timeoutMs),
     );
   }
@@ -141,7 +141,7 @@ export class JobLocks {
   /** Returns the history of a job, newest entry first. */
   readHistory(job: string): Promise<readonly string[]> {
     const storeKey = historyStoreKey(this.#parts.namespace, job);
-    return this.#parts.inspector.request(job, (timeoutMs) =>
+    return this.#parts.lockAdmin.request(job, (timeoutMs) =>
       this.#parts.backend.readHistory(storeKey, timeoutMs),
     );
   }

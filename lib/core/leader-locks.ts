@@ -6,9 +6,9 @@ import type { WaitQueues } from './waiting/wait-queues.js';
 
 interface LeaderLocksParts {
   readonly namespace: string;
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
   readonly waitQueues: WaitQueues;
-  readonly stopping: AbortController;
+  readonly stopController: AbortController;
   /** Stands for the locks of this process in lock contexts. */
   readonly locks: object;
 }
@@ -26,8 +26,8 @@ export class LeaderLocks {
     election: string,
     { leaseMs, signal }: { readonly leaseMs: number; readonly signal: AbortSignal },
   ): Promise<LockHandle> {
-    const { waitQueues, stopping } = this.#parts;
-    stopping.signal.throwIfAborted();
+    const { waitQueues, stopController } = this.#parts;
+    stopController.signal.throwIfAborted();
     signal.throwIfAborted();
     const storeKey = this.#storeKey(election);
     const params = { key: election, storeKey, signal, leaseMs, waitMs: Infinity, renew: true };
@@ -36,7 +36,7 @@ export class LeaderLocks {
 
   /** Returns the current leader. */
   inspect(election: string): Promise<LockInfo | null> {
-    return this.#parts.inspector.inspectLock(election, this.#storeKey(election));
+    return this.#parts.lockAdmin.inspectLock(election, this.#storeKey(election));
   }
 
   /** Whether this asynchronous context is part of the leader's work. */

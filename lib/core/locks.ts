@@ -81,14 +81,14 @@ export class Locks {
     return this.#options.backend;
   }
 
-  /** The name of this process in `inspect()`. */
+  /** The name of this process, as others see it in the store, in events and in the history. */
   get instance(): string {
     return this.#options.instance;
   }
 
   /** Aborts when shutdown begins, with a `LockShutdownError`. */
   get stopping(): AbortSignal {
-    return this.#engine.stopping.signal;
+    return this.#engine.stopController.signal;
   }
 
   async acquire(key: LockKey, options: AcquireOptions = NO_OPTIONS): Promise<InternalLock | ReentrantLock> {

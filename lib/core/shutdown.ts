@@ -29,7 +29,7 @@ interface ShutdownParts {
   readonly waitQueues: WaitQueues;
   readonly jobs: JobLocks;
   /** Aborted when the shutdown begins. */
-  readonly stopping: AbortController;
+  readonly stopController: AbortController;
   /** End the subscriptions to the backend. */
   readonly stopListening: readonly ((() => void) | undefined)[];
 }
@@ -50,11 +50,11 @@ export class Shutdown {
 
   /** Rejects waiters and new acquisitions. Held locks stay held and are renewed. */
   begin(): void {
-    const { stopping, events, waitQueues } = this.#parts;
-    if (stopping.signal.aborted) return;
+    const { stopController, events, waitQueues } = this.#parts;
+    if (stopController.signal.aborted) return;
     events.emit('shutdown', { phase: 'draining', left: 0 });
     const reason = new LockShutdownError('The application is shutting down: no lock is granted any more.');
-    stopping.abort(reason);
+    stopController.abort(reason);
     // Acquisitions of this turn of the event loop may still be granted.
     this.#waitersRejected = new Promise((resolve) =>
       setImmediate(() => {
@@ -81,8 +81,8 @@ export class Shutdown {
 
   async #close(): Promise<void> {
     this.begin();
-    const { waitQueues, stopping } = this.#parts;
-    waitQueues.rejectAll(stopping.signal.reason);
+    const { waitQueues, stopController } = this.#parts;
+    waitQueues.rejectAll(stopController.signal.reason);
     if (this.#closingWorkMs === undefined) return this.#end();
     // The work that closed the application awaits this call, so it ends later. No caller is left for an error of it.
     void this.#endAfterWork(this.#closingWorkMs).catch(() => undefined);

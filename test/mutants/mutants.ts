@@ -3801,8 +3801,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a lock that is not renewed stays',
     file: 'lib/backends/etcd/locks/own-entries.ts',
-    find: 'if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;',
-    replace: 'if (!lock.session.isOver) continue;',
+    find: 'if (entry.endsAtMs > nowMs && !entry.session.isOver) continue;',
+    replace: 'if (!entry.session.isOver) continue;',
     specs: ['test/conformance/etcd.spec'],
   },
   {

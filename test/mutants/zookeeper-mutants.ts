@@ -60,7 +60,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a lock that was not renewed lasts as long as the session',
     file: OWN_LOCKS,
-    find: 'if (!lock.session.isOver) this.#ending.set(name, lock);',
+    find: 'if (!entry.session.isOver) this.#ending.set(name, entry);',
     replace: '',
     specs: LAWS,
   },
@@ -109,8 +109,8 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a longer lease is not written',
     file: 'lib/backends/zookeeper/locks/lock-extension.ts',
-    find: 'const isLonger = value.leaseMs > lock.value.leaseMs;',
-    replace: 'const isLonger = value.leaseMs < lock.value.leaseMs;',
+    find: 'const isLonger = value.leaseMs > entry.value.leaseMs;',
+    replace: 'const isLonger = value.leaseMs < entry.value.leaseMs;',
     specs: LAWS,
   },
   {

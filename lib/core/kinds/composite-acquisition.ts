@@ -15,8 +15,8 @@ export interface KindParts {
   readonly clock: Clock;
   readonly events: Events;
   readonly waitQueues: WaitQueues;
-  readonly inspector: LockAdmin;
-  readonly stopping: AbortController;
+  readonly lockAdmin: LockAdmin;
+  readonly stopController: AbortController;
 }
 
 /** One call that acquires a composite lock. */
@@ -175,6 +175,6 @@ export class CompositeAcquisition implements EventSubject {
   /** Called between two steps. @throws the reason of the signal, or of the shutdown */
   throwIfEnded(): void {
     this.#ended.signal.throwIfAborted();
-    this.#parts.stopping.signal.throwIfAborted();
+    this.#parts.stopController.signal.throwIfAborted();
   }
 }

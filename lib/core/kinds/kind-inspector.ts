@@ -16,7 +16,7 @@ import type { PermitLines } from './permit-lines.js';
 
 interface KindInspectorParts {
   readonly namespace: string;
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
   readonly registry: KindRegistry;
   readonly permitLines: PermitLines;
 }
@@ -32,8 +32,8 @@ export class KindInspector {
   }
 
   async inspect(key: string): Promise<LockInfo | null> {
-    const { namespace, inspector, registry } = this.#parts;
-    const info = await inspector.inspectLock(key, lockStoreKey(namespace, key));
+    const { namespace, lockAdmin, registry } = this.#parts;
+    const info = await lockAdmin.inspectLock(key, lockStoreKey(namespace, key));
     if (info || registry.isPlain(key)) return info;
     const holders = await this.#holdersOf(key);
     return holders[0] ? withJson({ ...holders[0], holders }) : null;
@@ -58,10 +58,10 @@ export class KindInspector {
   }
 
   async #listKind(kind: (typeof LISTED_KINDS)[number], options: ListOptions): Promise<LockList> {
-    const { namespace, inspector } = this.#parts;
-    if (kind === LOCKS) return inspector.listLocks(options, lockStoreKey(namespace, ''));
+    const { namespace, lockAdmin } = this.#parts;
+    if (kind === LOCKS) return lockAdmin.listLocks(options, lockStoreKey(namespace, ''));
     if (kind === READ_WRITE) return this.#readWrite.list(options);
-    const page = await inspector.listLocks(options, permitListPrefix(namespace));
+    const page = await lockAdmin.listLocks(options, permitListPrefix(namespace));
     return {
       ...page,
       locks: page.locks.map((info) => this.#describePermit(info, splitPermitKey(info.key))),
@@ -69,9 +69,9 @@ export class KindInspector {
   }
 
   async forceRelease(key: string, fencingToken: bigint, permit: number | undefined): Promise<boolean> {
-    const { namespace, inspector, registry } = this.#parts;
+    const { namespace, lockAdmin, registry } = this.#parts;
     const isReleased =
-      permit === undefined && (await inspector.forceRelease(key, lockStoreKey(namespace, key), fencingToken));
+      permit === undefined && (await lockAdmin.forceRelease(key, lockStoreKey(namespace, key), fencingToken));
     if (isReleased || registry.isPlain(key)) return isReleased;
     const holders = await this.#holdersOf(key);
     const matching = holders.filter(
@@ -81,7 +81,7 @@ export class KindInspector {
     const found = matching[0]?.permit;
     if (found === undefined) return false;
     if (matching[0]?.mode) return this.#readWrite.forceRelease(key, matching[0]);
-    return inspector.forceRelease(key, permitStoreKey(namespace, key, found), fencingToken);
+    return lockAdmin.forceRelease(key, permitStoreKey(namespace, key, found), fencingToken);
   }
 
   /** The holders of permits, and of read and write locks. */
@@ -99,11 +99,11 @@ export class KindInspector {
 
   /** Permits that another process uses may be more than those that this one knows. */
   async #permitsOf(key: string): Promise<LockInfo[]> {
-    const { namespace, inspector } = this.#parts;
+    const { namespace, lockAdmin } = this.#parts;
     const permits = Array.from({ length: MAX_PERMITS }, (_, permit) => permit);
     const found = await Promise.all(
       permits.map(async (permit) => {
-        const info = await inspector.inspectLock(key, permitStoreKey(namespace, key, permit));
+        const info = await lockAdmin.inspectLock(key, permitStoreKey(namespace, key, permit));
         return info && this.#describePermit(info, { key, permit });
       }),
     );

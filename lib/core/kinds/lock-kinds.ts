@@ -54,7 +54,7 @@ export class LockKinds {
   constructor(parts: LockKindsParts) {
     this.#parts = parts;
     this.#readGroups = new ReadGroups(parts.clock);
-    this.#permitLines = new PermitLines(parts.clock, parts.stopping.signal);
+    this.#permitLines = new PermitLines(parts.clock, parts.stopController.signal);
     this.#slotReader = new SlotReader(parts);
     this.registry = new KindRegistry(parts.events);
     this.inspector = new KindInspector({

@@ -12,7 +12,7 @@ export interface SlotReading {
 }
 
 interface SlotReaderParts {
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
   readonly waitQueues: WaitQueues;
 }
 
@@ -51,9 +51,9 @@ export class SlotReader {
   }
 
   async #readSlot(key: string, slot: string, { free, unread }: Omit<SlotReading, 'ended'>): Promise<void> {
-    const { inspector, waitQueues } = this.#parts;
+    const { lockAdmin, waitQueues } = this.#parts;
     const isHeldHere = waitQueues.grantAt(slot) !== undefined;
-    const record = isHeldHere || (await inspector.readRecord(key, slot).catch(() => undefined));
+    const record = isHeldHere || (await lockAdmin.readRecord(key, slot).catch(() => undefined));
     if (record === undefined) return;
     unread.delete(slot);
     if (!record) free.add(slot);

@@ -116,7 +116,7 @@ export class HeldLock {
     return this.#parts.renewer.confirm(this.grant, () => this.#onGrantLost());
   }
 
-  /** Asks the store about the grant, for {@link verifier}. */
+  /** Asks the store about the grant, for the {@link LeaseVerifier}. */
   async verifyAtStore(): Promise<RenewResult> {
     const { renewer, releaser } = this.#parts;
     if (releaser.isStopped) return unknownResult(applicationEndedError(this.grant.key));

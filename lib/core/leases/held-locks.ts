@@ -40,7 +40,7 @@ export class HeldLocks {
   readonly #closing = new InFlight();
   readonly #closingLocks = new Set<HeldLock>();
   /** The locks under which work runs, and the counter that waits for it. */
-  readonly #leasesInUse = new Map<InternalLock, InFlight>();
+  readonly #locksInUse = new Map<InternalLock, InFlight>();
   #isClosed = false;
 
   constructor({ clock, timerWheel, events, batcher, releaser, leaseLimits, inspect }: HeldLocksParts) {
@@ -104,9 +104,9 @@ export class HeldLocks {
    */
   async drain(
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
-    closingLeases: readonly InternalLock[],
+    closingLocks: readonly InternalLock[],
   ): Promise<readonly string[]> {
-    for (const lock of closingLeases) this.#awaitLater(lock);
+    for (const lock of closingLocks) this.#awaitLater(lock);
     if (!(await this.#waitFor(this.#awaited, drainMs))) {
       // A listener may release its lock, which removes it from the list.
       for (const held of [...this.#list]) held.abort(drainTimeoutError(held.grant));
@@ -134,7 +134,7 @@ export class HeldLocks {
 
   /** Lets the drain end before this work of the application, which itself waits for the drain. */
   #awaitLater(lock: InternalLock): void {
-    if (this.#leasesInUse.has(lock)) this.#countWork(lock, this.#closing);
+    if (this.#locksInUse.has(lock)) this.#countWork(lock, this.#closing);
     for (const held of this.#list) {
       if (!lock.uses(held)) continue;
       this.#closingLocks.add(held);
@@ -151,10 +151,10 @@ export class HeldLocks {
 
   /** Makes this counter, and no other, wait for the end of the work under the lock. */
   #countWork(lock: InternalLock, counter: InFlight | undefined): void {
-    this.#leasesInUse.get(lock)?.end();
+    this.#locksInUse.get(lock)?.end();
     counter?.begin();
-    if (counter) this.#leasesInUse.set(lock, counter);
-    else this.#leasesInUse.delete(lock);
+    if (counter) this.#locksInUse.set(lock, counter);
+    else this.#locksInUse.delete(lock);
   }
 
   /**

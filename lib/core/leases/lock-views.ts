@@ -166,7 +166,7 @@ export class ReentrantLock extends LockView {
     if (!this.viewedLock.isHeld) throw outerReleasedError(this.key);
   }
 
-  /** The outer lock counts for itself. */
+  /** Whatever looks for the users of a held lock finds the outer lock itself. */
   uses(_held: HeldLock): boolean {
     return false;
   }

@@ -1,4 +1,4 @@
-import type { ReleaseResult, Taken } from '../backend-results.js';
+import type { ReleaseResult } from '../backend-results.js';
 import type { UnknownResult } from '../unknown-result.js';
 import type { Clock } from '../clock.js';
 import { timeoutError, unavailableError } from '../error-factories.js';
@@ -86,7 +86,7 @@ export class WaitQueue implements HandoffQueue {
 
   /** Adopts a lock of `tryAcquire`, so that it can be handed over like any other lock. */
   attach(held: HeldLock): void {
-    // The earlier lock has ended in the store, but its lease may not have noticed yet. The queue keeps it until then.
+    // The earlier lock has ended in the store, but this process may not know it yet. The queue keeps it until then.
     if (this.#held) return;
     this.#adopt(held);
     this.#retryIn(CONFIRM_EVERY_MS);
@@ -100,7 +100,7 @@ export class WaitQueue implements HandoffQueue {
     else if (this.#retryTimer?.isLinked && this.#retryTimer.atMs > atMs) this.#retryIn(inMs);
   }
 
-  /** What the store has answered, or why it has not answered, if that was not a result. */
+  /** Why the newest request has no known result; `undefined` if it has one. */
   get outage(): unknown {
     return this.#acquisition?.unknownResult?.cause;
   }
@@ -170,7 +170,7 @@ export class WaitQueue implements HandoffQueue {
       acquisition.leaveHolder();
       this.#acquire(true);
     } else if (result.kind === 'unknown') this.#onUnknown(result, acquisition.onUnknown(result));
-    else if (result.kind === 'taken') this.#onTaken(result, acquisition.onTaken(result));
+    else if (result.kind === 'taken') this.#onKeyTaken(result.remainingMs, acquisition.onTaken(result));
     this.#removeIfEmpty();
   }
 
@@ -180,13 +180,12 @@ export class WaitQueue implements HandoffQueue {
     // The first waiter may have left meanwhile, and the next one may want something else.
     if (!next || !wantsSameGrant(next.params, grant)) {
       this.#parts.releaser.release(grant.request, grant.latestStoreEndMs);
-      this.#acquire();
-      return;
+      return this.#acquire();
     }
     const held = this.#parts.heldLocks.add(grant, { renew: next.params.renew, queue: this });
     this.#adopt(held);
     this.#deliver(held, next);
-    this.#onTaken(grant, CONFIRM_EVERY_MS);
+    this.#onKeyTaken(grant.remainingMs, CONFIRM_EVERY_MS);
   }
 
   #adopt(held: HeldLock): void {
@@ -195,7 +194,8 @@ export class WaitQueue implements HandoffQueue {
     this.#notifiedForMs = Infinity;
   }
 
-  #onTaken({ remainingMs }: Pick<Taken, 'remainingMs'>, pauseMs: number): void {
+  /** By this process or another. */
+  #onKeyTaken(remainingMs: number, pauseMs: number): void {
     for (const newWaiter of this.#takeNewWaiters()) this.#onContended(newWaiter, remainingMs);
     this.#retryIn(pauseMs);
   }
@@ -235,11 +235,9 @@ export class WaitQueue implements HandoffQueue {
 
   /** The time of the next retry has come. */
   onDue(): void {
-    if (!this.#held) this.#acquire();
-    else {
-      void this.#held.confirm();
-      this.#retryIn(CONFIRM_EVERY_MS);
-    }
+    if (!this.#held) return this.#acquire();
+    void this.#held.confirm();
+    this.#retryIn(CONFIRM_EVERY_MS);
   }
 
   #removeIfEmpty(): void {

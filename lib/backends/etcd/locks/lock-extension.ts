@@ -7,7 +7,7 @@ import type { Sessions } from '../session/sessions.js';
 import type { OwnEntry, OwnEntries } from './own-entries.js';
 import { type StoredLock, encodeValue, valueForRewrite } from './stored-lock.js';
 
-interface LeaseExtensionParts {
+interface LockExtensionParts {
   readonly keyspace: Keyspace;
   readonly sessions: Sessions;
   readonly ownEntries: OwnEntries;
@@ -15,9 +15,9 @@ interface LeaseExtensionParts {
 
 /** Moves a held lock to a session whose lease is long enough. */
 export class LockExtension {
-  readonly #parts: LeaseExtensionParts;
+  readonly #parts: LockExtensionParts;
 
-  constructor(parts: LeaseExtensionParts) {
+  constructor(parts: LockExtensionParts) {
     this.#parts = parts;
   }
 

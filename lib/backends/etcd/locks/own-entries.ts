@@ -30,7 +30,7 @@ const MAX_DELETES = 100;
 export class OwnEntries {
   readonly #connection: EtcdConnection;
   readonly #onRemoved: (name: string) => void;
-  readonly #locks = new Map<string, OwnEntry>();
+  readonly #entries = new Map<string, OwnEntry>();
   /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
   readonly #ending = new Map<string, OwnEntry>();
   /** The numbers of their requests whose replies may grant or move them. */
@@ -47,15 +47,15 @@ export class OwnEntries {
     this.#onRemoved = onRemoved;
   }
 
-  /** The lock, unless its time is over. */
+  /** The entry, unless its time is over. */
   get(name: Buffer): OwnEntry | undefined {
-    const lock = this.#locks.get(name.toString());
-    if (!lock) return undefined;
-    if (lock.session.isOver) {
+    const entry = this.#entries.get(name.toString());
+    if (!entry) return undefined;
+    if (entry.session.isOver) {
       this.remove(name);
       return undefined;
     }
-    if (lock.endsAtMs > systemClock.monotonicMs()) return lock;
+    if (entry.endsAtMs > systemClock.monotonicMs()) return entry;
     this.#sweep();
     return undefined;
   }
@@ -77,21 +77,21 @@ export class OwnEntries {
     } finally {
       for (const name of texts) {
         addTo(this.#inFlight, name, -1);
-        this.#wakeAt(this.#locks.get(name)?.endsAtMs ?? Infinity);
+        this.#wakeAt(this.#entries.get(name)?.endsAtMs ?? Infinity);
       }
     }
   }
 
-  set(lock: OwnEntry): void {
-    const name = lock.name.toString();
-    this.#count(this.#locks.get(name)?.session, -1);
-    this.#count(lock.session, 1);
-    this.#locks.set(name, lock);
-    this.#wakeAt(lock.endsAtMs);
+  set(entry: OwnEntry): void {
+    const name = entry.name.toString();
+    this.#count(this.#entries.get(name)?.session, -1);
+    this.#count(entry.session, 1);
+    this.#entries.set(name, entry);
+    this.#wakeAt(entry.endsAtMs);
   }
 
   /**
-   * A request that grants, queues or moves this lock has an unknown outcome. Whatever has become of it, it is deleted after its
+   * A request that grants, queues or moves this entry has an unknown outcome. Whatever has become of it, it is deleted after its
    * lease, unless it is renewed or acquired again.
    */
   markUnknown({ name, key, session, leaseMs }: LockInDoubt): void {
@@ -101,10 +101,10 @@ export class OwnEntries {
     this.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs, isInDoubt: true });
   }
 
-  /** Returns whether the lock was still there, and its end is not before this now. */
-  extend(lock: OwnEntry, leaseMs: number): boolean {
-    const present = this.get(lock.name);
-    if (present?.createRevision !== lock.createRevision) return false;
+  /** Moves its end to `leaseMs` from now, unless it ends later. Returns `false` if it is gone, or another one took its place. */
+  extend(entry: OwnEntry, leaseMs: number): boolean {
+    const present = this.get(entry.name);
+    if (present?.createRevision !== entry.createRevision) return false;
     const endsAtMs = Math.max(present.endsAtMs, systemClock.monotonicMs() + leaseMs);
     this.set({ ...present, endsAtMs });
     return true;
@@ -112,13 +112,13 @@ export class OwnEntries {
 
   remove(name: Buffer): void {
     const text = name.toString();
-    this.#count(this.#locks.get(text)?.session, -1);
-    if (this.#locks.delete(text)) this.#onRemoved(text);
+    this.#count(this.#entries.get(text)?.session, -1);
+    if (this.#entries.delete(text)) this.#onRemoved(text);
   }
 
   /** A release has found nothing. A grant in doubt may still arrive after it. */
   removeUnlessInDoubt(name: Buffer): void {
-    if (!this.#locks.get(name.toString())?.isInDoubt) this.remove(name);
+    if (!this.#entries.get(name.toString())?.isInDoubt) this.remove(name);
   }
 
   isInUse(session: Session): boolean {
@@ -128,7 +128,7 @@ export class OwnEntries {
   /** Deletes nothing more: the leases of the sessions end. */
   close(): void {
     this.#timer.cancel();
-    this.#locks.clear();
+    this.#entries.clear();
     this.#ending.clear();
     this.#usersOf.clear();
   }
@@ -143,26 +143,26 @@ export class OwnEntries {
 
   #schedule(): void {
     let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
-    for (const [name, lock] of this.#locks)
-      if (!this.#inFlight.has(name)) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
+    for (const [name, entry] of this.#entries)
+      if (!this.#inFlight.has(name)) endsAtMs = Math.min(endsAtMs, entry.endsAtMs);
     this.#wakeAt(endsAtMs);
   }
 
   #sweep(): void {
     const nowMs = systemClock.monotonicMs();
-    for (const [name, lock] of this.#locks) {
-      if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;
+    for (const [name, entry] of this.#entries) {
+      if (entry.endsAtMs > nowMs && !entry.session.isOver) continue;
       if (this.#inFlight.has(name)) continue;
-      this.remove(lock.name);
+      this.remove(entry.name);
       // etcd has deleted it with the lease.
-      if (!lock.session.isOver) this.#ending.set(name, lock);
+      if (!entry.session.isOver) this.#ending.set(name, entry);
     }
     if (this.#ending.size > 0 && !this.#isDeleting) void this.#deleteEnding();
   }
 
   async #deleteEnding(): Promise<void> {
     this.#isDeleting = true;
-    const sessions = new Set([...this.#ending.values()].map((lock) => lock.session));
+    const sessions = new Set([...this.#ending.values()].map((entry) => entry.session));
     // After a failure the timer tries again. If etcd cannot be reached, the lease ends there.
     await Promise.allSettled([...sessions].map((session) => this.#deleteOf(session)));
     this.#isDeleting = false;
@@ -174,7 +174,7 @@ export class OwnEntries {
    * arrives after it: the session is fenced off before.
    */
   async #deleteOf(session: Session): Promise<void> {
-    const ended = [...this.#ending].filter(([, lock]) => lock.session === session);
+    const ended = [...this.#ending].filter(([, entry]) => entry.session === session);
     try {
       for (let start = 0; start < ended.length; start += MAX_DELETES) {
         const part = ended.slice(start, start + MAX_DELETES);

@@ -16,7 +16,7 @@ import { type Session, SessionOverError } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import { type TickSnapshot, readSnapshot } from './tick-snapshot.js';
 
-interface TickRequestsParts {
+interface TickClaimsParts {
   readonly connection: EtcdConnection;
   readonly keyspace: Keyspace;
   readonly sessions: Sessions;
@@ -30,9 +30,9 @@ const MAX_REMOVED = 100;
 
 /** Claims, registers, pauses and resumes the ticks of a key: reads its record, and writes it if it has not changed since. */
 export class TickClaims {
-  readonly #parts: TickRequestsParts;
+  readonly #parts: TickClaimsParts;
 
-  constructor(parts: TickRequestsParts) {
+  constructor(parts: TickClaimsParts) {
     this.#parts = parts;
   }
 
@@ -190,6 +190,7 @@ export class TickClaims {
     const record = pausedRecordOf(snapshot, isPaused);
     if (!record) return true;
     const session = sessions.get(PAUSE_LEASE_MS);
+    // No lock comes of it, so the lease need not last. But earlier transactions must not take effect after this one.
     await session.prepare(0, deadline.leftMs);
     const write = put(keyspace.tick(key), encodeTickRecord(record));
     onSession(session);

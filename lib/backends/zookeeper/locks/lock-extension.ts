@@ -14,25 +14,25 @@ export class LockExtension {
 
   /** Returns whether the lock is held for this long now. If not, it is lost. */
   async extend(
-    lock: OwnEntry & { readonly path: string },
+    entry: OwnEntry & { readonly path: string },
     leaseMs: number,
     deadline: Deadline,
   ): Promise<boolean> {
-    const { session, path } = lock;
-    const value = { ...lock.value, leaseMs: Math.max(lock.value.leaseMs, leaseMs) };
-    return this.#ownEntries.whileInFlight(lock, async () => {
+    const { session, path } = entry;
+    const value = { ...entry.value, leaseMs: Math.max(entry.value.leaseMs, leaseMs) };
+    return this.#ownEntries.whileInFlight(entry, async () => {
       await session.ready(deadline.leftMs);
       // The heartbeat comes first, so what follows it sees a forced release of before.
       const heartbeat = session.heartbeat();
-      const isLonger = value.leaseMs > lock.value.leaseMs;
+      const isLonger = value.leaseMs > entry.value.leaseMs;
       const reply = session.send(isLonger ? setData(path, encodeValue(value)) : exists(path));
       const [stat] = await session.await(Promise.all([unlessCode(reply, CODE.noNode), heartbeat]), deadline);
       if (!stat) {
-        this.#ownEntries.remove(lock);
+        this.#ownEntries.remove(entry);
         return false;
       }
       await session.confirm(leaseMs, deadline.leftMs);
-      return this.#ownEntries.extend(lock, leaseMs, value);
+      return this.#ownEntries.extend(entry, leaseMs, value);
     });
   }
 }

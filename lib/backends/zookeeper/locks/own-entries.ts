@@ -36,7 +36,7 @@ const nameOf = ({ key, holder }: Acquisition) => `${key}\0${holder}`;
  */
 export class OwnEntries {
   readonly #client: ZookeeperClient;
-  readonly #locks = new Map<string, OwnEntry>();
+  readonly #entries = new Map<string, OwnEntry>();
   /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
   readonly #ending = new Map<string, OwnEntry>();
   /** The numbers of their requests whose replies may grant them. */
@@ -51,22 +51,22 @@ export class OwnEntries {
     this.#client = client;
   }
 
-  /** The lock, unless its time is over. */
+  /** The entry, unless its time is over. */
   get(acquisition: Acquisition): OwnEntry | undefined {
-    const lock = this.#locks.get(nameOf(acquisition));
-    if (!lock) return undefined;
-    if (lock.session.isOver) {
+    const entry = this.#entries.get(nameOf(acquisition));
+    if (!entry) return undefined;
+    if (entry.session.isOver) {
       this.remove(acquisition);
       return undefined;
     }
-    if (lock.endsAtMs > systemClock.monotonicMs()) return lock;
+    if (entry.endsAtMs > systemClock.monotonicMs()) return entry;
     this.#sweep();
     return undefined;
   }
 
-  /** Also a lock whose time is over, as long as it has not been deleted. */
+  /** Also an entry whose time is over, as long as it has not been deleted. */
   find(acquisition: Acquisition): OwnEntry | undefined {
-    return this.#locks.get(nameOf(acquisition)) ?? this.#ending.get(nameOf(acquisition));
+    return this.#entries.get(nameOf(acquisition)) ?? this.#ending.get(nameOf(acquisition));
   }
 
   /** To be asked after {@link get}, which may find that its time is over. */
@@ -74,7 +74,7 @@ export class OwnEntries {
     return this.#ending.has(nameOf(acquisition));
   }
 
-  /** Runs a request that may grant the lock. It is not deleted meanwhile. */
+  /** Runs a request that may grant the entry. It is not deleted meanwhile. */
   async whileInFlight<T>(acquisition: Acquisition, run: () => Promise<T>): Promise<T> {
     const name = nameOf(acquisition);
     this.#inFlight.set(name, (this.#inFlight.get(name) ?? 0) + 1);
@@ -84,43 +84,43 @@ export class OwnEntries {
       const left = (this.#inFlight.get(name) ?? 1) - 1;
       if (left > 0) this.#inFlight.set(name, left);
       else this.#inFlight.delete(name);
-      this.#wakeAt(this.#locks.get(name)?.endsAtMs ?? Infinity);
+      this.#wakeAt(this.#entries.get(name)?.endsAtMs ?? Infinity);
     }
   }
 
-  set(lock: OwnEntry): void {
-    this.#locks.set(nameOf(lock), lock);
-    this.#wakeAt(lock.endsAtMs);
+  set(entry: OwnEntry): void {
+    this.#entries.set(nameOf(entry), entry);
+    this.#wakeAt(entry.endsAtMs);
   }
 
-  /** Returns whether the lock was still there, and its end is not before this now. */
-  extend(lock: OwnEntry, leaseMs: number, value: LockValue): boolean {
-    const present = this.get(lock);
-    if (!present || present.path !== lock.path) return false;
+  /** Moves its end to `leaseMs` from now, unless it ends later. Returns `false` if it is gone, or another one took its place. */
+  extend(entry: OwnEntry, leaseMs: number, value: LockValue): boolean {
+    const present = this.get(entry);
+    if (!present || present.path !== entry.path) return false;
     const endsAtMs = Math.max(present.endsAtMs, systemClock.monotonicMs() + leaseMs);
     this.set({ ...present, value, endsAtMs });
     return true;
   }
 
   remove(acquisition: Acquisition): void {
-    this.#locks.delete(nameOf(acquisition));
+    this.#entries.delete(nameOf(acquisition));
     this.#ending.delete(nameOf(acquisition));
   }
 
   isInUse(session: Session): boolean {
-    for (const locks of [this.#locks, this.#ending])
-      for (const lock of locks.values()) if (lock.session === session) return true;
+    for (const entries of [this.#entries, this.#ending])
+      for (const entry of entries.values()) if (entry.session === session) return true;
     return false;
   }
 
   get hasHeld(): boolean {
-    return [...this.#locks.values()].some(({ isHeld, session }) => isHeld && !session.isOver);
+    return [...this.#entries.values()].some(({ isHeld, session }) => isHeld && !session.isOver);
   }
 
   /** Deletes nothing more: the session ends. */
   close(): void {
     this.#timer.cancel();
-    this.#locks.clear();
+    this.#entries.clear();
     this.#ending.clear();
   }
 
@@ -130,19 +130,19 @@ export class OwnEntries {
 
   #schedule(): void {
     let endsAtMs = this.#ending.size > 0 ? systemClock.monotonicMs() + RETRY_MS : Infinity;
-    for (const [name, lock] of this.#locks)
-      if (!this.#inFlight.has(name)) endsAtMs = Math.min(endsAtMs, lock.endsAtMs);
+    for (const [name, entry] of this.#entries)
+      if (!this.#inFlight.has(name)) endsAtMs = Math.min(endsAtMs, entry.endsAtMs);
     this.#wakeAt(endsAtMs);
   }
 
   #sweep(): void {
     const nowMs = systemClock.monotonicMs();
-    for (const [name, lock] of this.#locks) {
-      if (lock.endsAtMs > nowMs && !lock.session.isOver) continue;
+    for (const [name, entry] of this.#entries) {
+      if (entry.endsAtMs > nowMs && !entry.session.isOver) continue;
       if (this.#inFlight.has(name)) continue;
-      this.#locks.delete(name);
+      this.#entries.delete(name);
       // ZooKeeper has deleted it with the session.
-      if (!lock.session.isOver) this.#ending.set(name, lock);
+      if (!entry.session.isOver) this.#ending.set(name, entry);
     }
     if (this.#ending.size > 0 && !this.#isDeleting) void this.#deleteEnding();
   }
@@ -150,24 +150,24 @@ export class OwnEntries {
   async #deleteEnding(): Promise<void> {
     this.#isDeleting = true;
     // After a failure the timer tries again. If ZooKeeper cannot be reached, the session ends there.
-    await Promise.allSettled([...this.#ending.values()].map((lock) => this.#delete(lock)));
+    await Promise.allSettled([...this.#ending.values()].map((entry) => this.#delete(entry)));
     this.#isDeleting = false;
     this.#schedule();
   }
 
   /** Over its own session alone: what arrives late over another connection is refused, and after its end there is nothing to delete. */
-  async #delete(lock: OwnEntry): Promise<void> {
-    const { session } = lock;
+  async #delete(entry: OwnEntry): Promise<void> {
+    const { session } = entry;
     try {
       const deadline = deadlineIn(DELETE_TIMEOUT_MS);
       await session.ready(deadline.leftMs);
-      const paths = lock.path === undefined ? await this.#findPaths(lock, deadline) : [lock.path];
+      const paths = entry.path === undefined ? await this.#findPaths(entry, deadline) : [entry.path];
       const replies = paths.map((path) => unlessCode(session.send(remove(path)), CODE.noNode));
       await session.await(Promise.all(replies), deadline);
     } catch (cause) {
       if (!session.isOver) throw cause;
     }
-    if (this.#ending.get(nameOf(lock)) === lock) this.#ending.delete(nameOf(lock));
+    if (this.#ending.get(nameOf(entry)) === entry) this.#ending.delete(nameOf(entry));
   }
 
   /** The nodes that a request without a reply has created. */

@@ -11,7 +11,7 @@ import type { EntryResult, ReadGroup, ReadGroups } from './read-groups.js';
 import { ReadLock } from './read-lock.js';
 
 interface ReadParts extends SlotRaceParts {
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
   readonly groups: ReadGroups;
 }
 
@@ -136,9 +136,9 @@ export class ReadAcquisition {
    */
   async #isWriterThere(): Promise<boolean> {
     if (this.#isWriterHere) return true;
-    const { inspector, clock } = this.#parts;
+    const { lockAdmin, clock } = this.#parts;
     const { key } = this.#call;
-    const record = inspector.readRecord(key, this.#writerSlot);
+    const record = lockAdmin.readRecord(key, this.#writerSlot);
     const isInTime = await this.#acquisition.untilEnded(withTimeout(clock, READ_TIMEOUT_MS, record));
     if (!isInTime) throw unavailableError(key, new StoreTimeoutError(READ_TIMEOUT_MS));
     return (await record) !== null;

@@ -6,7 +6,7 @@ import type { LockInfo, LockAdmin, LockList } from '../../lock-admin.js';
 
 interface ReadWriteInspectorParts {
   readonly namespace: string;
-  readonly inspector: LockAdmin;
+  readonly lockAdmin: LockAdmin;
 }
 
 /**
@@ -28,8 +28,8 @@ export class ReadWriteInspector {
   }
 
   async list(options: ListOptions): Promise<LockList> {
-    const { namespace, inspector } = this.#parts;
-    const page = await inspector.listLocks(options, readWriteListPrefix(namespace));
+    const { namespace, lockAdmin } = this.#parts;
+    const page = await lockAdmin.listLocks(options, readWriteListPrefix(namespace));
     const slots = page.locks.map((info) => {
       const { key, permit } = splitPermitKey(info.key);
       return describeSlot(info, key, permit);
@@ -39,7 +39,7 @@ export class ReadWriteInspector {
     const taken = slots.filter(({ key, holder }) => isOfWriter(holder) && !turns.has(key));
     await Promise.all(
       [...new Set(taken.map(({ key }) => key))].map(async (key) => {
-        const record = await inspector.readRecord(key, readWriteStoreKey(namespace, key, 0));
+        const record = await lockAdmin.readRecord(key, readWriteStoreKey(namespace, key, 0));
         if (record) turns.set(key, record.holder);
       }),
     );
@@ -49,9 +49,9 @@ export class ReadWriteInspector {
 
   /** Releases the slot, and with that of a writer that holds the key those that it has taken from readers. */
   async forceRelease(key: string, { fencingToken, permit = 0, holder }: LockInfo): Promise<boolean> {
-    const { namespace, inspector } = this.#parts;
+    const { namespace, lockAdmin } = this.#parts;
     const slots = permit === 0 ? await this.#slotsOf(key) : [];
-    const isReleased = await inspector.forceRelease(
+    const isReleased = await lockAdmin.forceRelease(
       key,
       readWriteStoreKey(namespace, key, permit),
       fencingToken,
@@ -62,18 +62,18 @@ export class ReadWriteInspector {
     if (!isReleased || taken.length < MAX_READING_PROCESSES) return isReleased;
     await Promise.all(
       taken.map(({ permit: slot = 0, fencingToken: token }) =>
-        inspector.forceRelease(key, readWriteStoreKey(namespace, key, slot), token),
+        lockAdmin.forceRelease(key, readWriteStoreKey(namespace, key, slot), token),
       ),
     );
     return true;
   }
 
   async #slotsOf(key: string): Promise<LockInfo[]> {
-    const { namespace, inspector } = this.#parts;
+    const { namespace, lockAdmin } = this.#parts;
     const slots = Array.from({ length: MAX_READING_PROCESSES + 1 }, (_, slot) => slot);
     const found = await Promise.all(
       slots.map(async (slot) => {
-        const info = await inspector.inspectLock(key, readWriteStoreKey(namespace, key, slot));
+        const info = await lockAdmin.inspectLock(key, readWriteStoreKey(namespace, key, slot));
         return info && describeSlot(info, key, slot);
       }),
     );

@@ -97,8 +97,11 @@ export class WriteAcquisition {
   }
 
   /**
-   * Waits for the slots of the readers. Returns `undefined` if the turn or a slot was lost: another writer may have the
-   * turn then, so this one must not hold what that one waits for.
+   * Waits for the slots of the readers. It ends in one of three ways, and only with the first it holds any of them:
+   *
+   * - It has all of them, and nothing was lost.
+   * - The turn or a slot was lost. Returns `undefined`: another writer may have the turn then, and must not wait for this one.
+   * - A wait has failed, or the caller has given up. Then it releases the turn, too, and rejects.
    */
   async #takeReaderSlots(
     turn: LockHandle,
@@ -106,7 +109,7 @@ export class WriteAcquisition {
   ): Promise<readonly LockHandle[] | undefined> {
     const held: LockHandle[] = granted.filter((handle) => handle !== undefined);
     const isLost = () => [turn, ...held].some((handle) => handle.isLost);
-    // Before the store had replied for all of them.
+    // Something may have been lost while the store had not replied for all of them yet.
     if (isLost()) {
       releaseAll(held);
       return undefined;
@@ -160,7 +163,7 @@ export class WriteAcquisition {
   /** Returns `null` if one of them was lost: nobody has the lock then. */
   async #lockOf(handles: readonly [LockHandle, ...LockHandle[]]): Promise<WriteLock | null> {
     const { key, label, renew, leaseMs } = this.#call;
-    if (!renew && !(await this.#restart(handles, leaseMs))) return null;
+    if (!renew && !(await this.#extendAll(handles, leaseMs))) return null;
     const storeKeys = readWriteContextKey(this.#parts.namespace, key, 'write');
     const { waitedMs } = this.#acquisition;
     return new WriteLock({ key, label, storeKeys, parts: handles, waitedMs, publisher: this.#parts });
@@ -170,7 +173,7 @@ export class WriteAcquisition {
    * A lock that is not renewed lasts for its lease from now on, however long it waited for the slots. Returns `false` if
    * one of them was lost.
    */
-  async #restart(handles: readonly LockHandle[], leaseMs: number): Promise<boolean> {
+  async #extendAll(handles: readonly LockHandle[], leaseMs: number): Promise<boolean> {
     const extensions = await Promise.allSettled(handles.map((handle) => handle.extend(leaseMs)));
     for (const handle of handles) handle.stopRenewing();
     const failed = extensions.filter((extension) => extension.status === 'rejected');

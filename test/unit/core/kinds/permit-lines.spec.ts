@@ -15,8 +15,8 @@ const BASE = 'lock/permit:pdf';
 
 function fixture() {
   const clock = new SettableClock();
-  const stopping = new AbortController();
-  const lines = new PermitLines(clock, stopping.signal, 2);
+  const stopController = new AbortController();
+  const lines = new PermitLines(clock, stopController.signal, 2);
   const events = new Events({ namespace: 'lock', instance: 'ours', backend: 'memory', module: 'default' });
   const order: number[] = [];
   const race = { outage: undefined as unknown };
@@ -34,7 +34,7 @@ function fixture() {
       leaseMs: 1_000,
       renew: true,
     };
-    const acquisition = new CompositeAcquisition(called, { clock, events, stopping } as never);
+    const acquisition = new CompositeAcquisition(called, { clock, events, stopController } as never);
     const step = async () => {
       order.push(name);
       racing += 1;
@@ -48,7 +48,7 @@ function fixture() {
     );
     return { done, end: () => gate.open() };
   };
-  return { clock, stopping, lines, order, race, call, most: () => most };
+  return { clock, stopController, lines, order, race, call, most: () => most };
 }
 
 describe('callers of one process for permits', () => {
@@ -121,10 +121,10 @@ describe('callers of one process for permits', () => {
   );
 
   it('are refused at shutdown', async () => {
-    const { stopping, call } = fixture();
+    const { stopController, call } = fixture();
     const racers = [call(1), call(2)];
     const refused = expect(call(3).done).rejects.toThrow(LockShutdownError);
-    stopping.abort(new LockShutdownError('The application is shutting down.'));
+    stopController.abort(new LockShutdownError('The application is shutting down.'));
     await refused;
     for (const { done, end } of racers) {
       end();

@@ -43,10 +43,10 @@ export class Acquisition extends VoteOperation {
       if (isBareMajority) replication.add({ key, holder, command, ballot, uncontacted, sentAtMs });
       return this.finish({ kind: 'granted', fencingToken });
     }
-    if (voteCount.isTaken) return this.finish({ kind: 'taken', remainingMs: voteCount.remainingMs });
+    if (voteCount.isWonByRival) return this.finish({ kind: 'taken', remainingMs: voteCount.remainingMs });
     this.initialServers = servers.allBits;
     if (roundNumber === 0 && voteCount.hasCorrectedClocks) return 0;
-    if (!voteCount.isMajority) return this.finish(servers.noMajorityResult(timeoutMs, wasSent));
+    if (!voteCount.hasMajorityReplied) return this.finish(servers.noMajorityResult(timeoutMs, wasSent));
     const pauseMs = this.pauseAfter(voteCount, outcome);
     if (systemClock.monotonicMs() + pauseMs < endsAtMs) return pauseMs;
     const remainingMs = Math.max(voteCount.remainingMs, RETRY_AFTER_CONTENTION_MS);

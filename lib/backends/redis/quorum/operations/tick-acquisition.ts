@@ -71,7 +71,7 @@ export class TickAcquisition extends VoteOperation {
     const { needed, maxFailures } = this.quorum.servers;
     if (this.#mark) return this.#mark.marked >= needed || this.#mark.lost > maxFailures;
     // Even a decided vote needs a majority of replies, because the newest tick of a majority counts.
-    return this.voteCount.isMajority && this.voteCount.isDecided;
+    return this.voteCount.hasMajorityReplied && this.voteCount.isDecided;
   }
 
   override onReply(server: QuorumServer, reply: string, timeUs: number): void {
@@ -91,7 +91,7 @@ export class TickAcquisition extends VoteOperation {
     const { roundNumber, ballot, sentAtMs, timeoutMs, wasSent } = outcome;
     // Too late to mark the tick in time. Marking it now would use up the tick without a run.
     if (systemClock.monotonicMs() > sentAtMs + timeoutMs) return this.#retry(SLOW_PAUSE_MS, outcome);
-    if (!voteCount.isMajority) {
+    if (!voteCount.hasMajorityReplied) {
       if (roundNumber === 0 && voteCount.hasCorrectedClocks) return 0;
       if (servers.voting >= servers.needed) return this.#retry(SLOW_PAUSE_MS, outcome);
       return this.finish(servers.noMajorityResult(timeoutMs, wasSent));

@@ -100,27 +100,27 @@ export class VoteCount {
   }
 
   /** Whether a majority has voted for or against. */
-  get isMajority(): boolean {
+  get hasMajorityReplied(): boolean {
     return this.#usableReplies >= this.#needed;
   }
 
   /** Servers refused by their clocks, so that no majority is left. */
   get isRefused(): boolean {
-    return !this.isMajority && this.#refusedReplies > 0;
+    return !this.hasMajorityReplied && this.#refusedReplies > 0;
   }
 
   /** The replies that refused have corrected our estimate of the clocks, so it helps to retry at once. */
   get hasCorrectedClocks(): boolean {
-    return !this.isMajority && this.#usableReplies + this.#refusedReplies >= this.#needed;
+    return !this.hasMajorityReplied && this.#usableReplies + this.#refusedReplies >= this.#needed;
   }
 
   /** Whether no further reply can change the outcome. */
   get isDecided(): boolean {
-    return this.#votes >= this.#needed || this.#tickClaimedReplies >= this.#needed || this.isTaken;
+    return this.#votes >= this.#needed || this.#tickClaimedReplies >= this.#needed || this.isWonByRival;
   }
 
   /** Whether a majority has voted for one other holder. */
-  get isTaken(): boolean {
+  get isWonByRival(): boolean {
     const votesOf = (holder: string) => this.#rivals.filter((rival) => rival.holder === holder).length;
     return this.#rivals.some(({ holder }) => votesOf(holder) >= this.#needed);
   }
