@@ -180,7 +180,8 @@ export class WaitQueue implements HandoffQueue {
     // The first waiter may have left meanwhile, and the next one may want something else.
     if (!next || !wantsSameGrant(next.params, grant)) {
       this.#parts.releaser.release(grant.request, grant.latestStoreEndMs);
-      return this.#acquire();
+      this.#acquire();
+      return;
     }
     const held = this.#parts.heldLocks.add(grant, { renew: next.params.renew, queue: this });
     this.#adopt(held);
@@ -235,9 +236,10 @@ export class WaitQueue implements HandoffQueue {
 
   /** The time of the next retry has come. */
   onDue(): void {
-    if (!this.#held) return this.#acquire();
-    void this.#held.confirm();
-    this.#retryIn(CONFIRM_EVERY_MS);
+    if (this.#held) {
+      void this.#held.confirm();
+      this.#retryIn(CONFIRM_EVERY_MS);
+    } else this.#acquire();
   }
 
   #removeIfEmpty(): void {
