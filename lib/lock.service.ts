@@ -54,8 +54,9 @@ export class LockService {
   /**
    * Runs the work under the lock and then releases the lock. The caller receives the value or exception of the work
    * unchanged, even if the release fails. If the lock was valid until the work ended, the promise settles as soon as
-   * the release has been sent (on MySQL, MariaDB and SQLite with its reply), so `process.exit()` may follow. If the
-   * store does not answer, it settles after at most 2 s. Do not return a stream or iterator: it is read after the release, without the lock.
+   * the release has been sent (on MySQL, MariaDB, SQLite, etcd and ZooKeeper with its reply), so `process.exit()` may
+   * follow. If the store does not answer, it settles after at most 2 s. Do not return a stream or iterator: it is read
+   * after the release, without the lock.
    *
    * @throws what {@link acquire} throws, before the work begins
    * @throws LockLostError if the work returned, but the lock was known to be lost before the work ended. If only the

@@ -34,3 +34,13 @@ function asJson(field: unknown): unknown {
   const { toJSON } = Object(field) as { toJSON?: unknown };
   return typeof toJSON === 'function' ? (toJSON.call(field) as unknown) : field;
 }
+
+/** The object or array that a text from a store stands for; `undefined` if it is none. */
+export function parseObject(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

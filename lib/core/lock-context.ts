@@ -18,9 +18,10 @@ interface ContextLock {
   readonly view: Lock;
   /** The lock module that acquired it: the same key of two modules is two locks. */
   readonly locks: object;
-  /** A lock of several keys has several. */
-  readonly storeKeys: string | readonly string[];
 }
+
+/** Without a view, the work receives the lock itself, or a view that it cannot release. */
+type NewContextLock = Pick<ContextLock, 'lock' | 'locks'> & Partial<Pick<ContextLock, 'view'>>;
 
 const contextStorage = shareAcrossCopies('chain', () => new AsyncLocalStorage<LockContext>());
 
@@ -62,7 +63,7 @@ export function findOuterLock(
 /** Whether this asynchronous context runs under a lock of `locks` on a matching key. */
 export const holdsLockInContext = (locks: object, matches: (storeKey: string) => boolean): boolean =>
   findContextLock(
-    ({ locks: others, storeKeys }) =>
+    ({ locks: others, lock: { storeKeys } }) =>
       others === locks && (typeof storeKeys === 'string' ? matches(storeKeys) : storeKeys.some(matches)),
   ) !== undefined;
 
@@ -70,7 +71,8 @@ export const holdsLockInContext = (locks: object, matches: (storeKey: string) =>
 export function findLocksInContext(locks: object): readonly InternalLock[] {
   const found: InternalLock[] = [];
   findContextLock((contextLock) => {
-    if (contextLock.locks === locks) found.push(contextLock.lock);
+    // A lock that was entered again has several contexts.
+    if (contextLock.locks === locks && !found.includes(contextLock.lock)) found.push(contextLock.lock);
     return false;
   });
   return found;
@@ -81,12 +83,11 @@ export const isInLockContext = (): boolean => contextStorage.getStore() !== unde
 
 /** Runs the work in a context with this lock. */
 export async function runInLockContext<T>(
-  { lock, locks, storeKeys }: Omit<ContextLock, 'view'>,
+  { lock, view = viewOf(lock), locks }: NewContextLock,
   work: () => T | Promise<T>,
 ): Promise<T> {
-  const view = lock.purpose === 'lock' ? lock : new BorrowedLock(lock);
   const context: LockContext = {
-    current: { lock, view, locks, storeKeys },
+    current: { lock, view, locks },
     outer: findActive(contextStorage.getStore()),
   };
   try {
@@ -97,7 +98,10 @@ export async function runInLockContext<T>(
   }
 }
 
-const isOn = ({ storeKeys }: ContextLock, storeKey: string) =>
+/** The lock of a run or a term is not released by the work. */
+const viewOf = (lock: InternalLock): Lock => (lock.purpose === 'lock' ? lock : new BorrowedLock(lock));
+
+const isOn = ({ lock: { storeKeys } }: ContextLock, storeKey: string) =>
   typeof storeKeys === 'string' ? storeKeys === storeKey : storeKeys.includes(storeKey);
 
 function findContextLock(matches: (contextLock: ContextLock) => boolean): ContextLock | undefined {

@@ -141,7 +141,7 @@ export class Locks {
       return await this.runAndRelease(lock, work);
     }
     try {
-      const value = await work(lock);
+      const value = await runInLockContext({ lock: lock.outer, view: lock, locks: this }, () => work(lock));
       lock.throwIfEnded();
       return value;
     } finally {
@@ -172,7 +172,7 @@ export class Locks {
 
   /** Runs the work under a lock that the caller releases. */
   runWithLock<T>(lock: InternalLock, work: () => T | Promise<T>): Promise<T> {
-    return runInLockContext({ lock, locks: this, storeKeys: lock.storeKeys }, work);
+    return runInLockContext({ lock, locks: this }, work);
   }
 
   async inspect(key: string): Promise<LockInfo | null> {

@@ -38,4 +38,8 @@ export function pausedRecordOf(ticks: RecordedTicks, isPaused: boolean): TickRec
   return { ...rest, ...newest, ...(isPaused && { isPaused }) };
 }
 
+/** Whether the record may be deleted `afterMs` after its tick. The run of one without an end may have died later than that. */
+export const isOutdated = ({ attempt, aliveUntilMs }: TickRecord, afterMs: number): boolean =>
+  attempt === 0 || aliveUntilMs + afterMs < systemClock.wallMs();
+
 export const encodeTickRecord = (record: TickRecord): Buffer => Buffer.from(JSON.stringify(record));

@@ -34,8 +34,9 @@ export function runJob(
   const { deployKey } = job.options;
   const reportEnd = reportStart(locks, event, { deployKey, ...reported });
   const endRun = (isInterrupted = false) => {
-    // A manual run has no tick, and a dead run may still be retried after it, unless it has taken over that run.
-    if (reported.isManual ? lock.grant.attempt > 1 : !isInterrupted) lock.endRun();
+    // A manual run has no tick of its own to end. A dead run that it did not take over may still be retried after it.
+    const hasTakenOver = lock.grant.attempt > 1;
+    if (reported.isManual ? hasTakenOver : !isInterrupted) lock.endRun();
   };
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {

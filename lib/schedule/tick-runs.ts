@@ -63,12 +63,16 @@ export class TickRuns {
   }
 
   /** The run of a granted tick. A refused one is skipped, or deferred until a manual run has ended. */
-  async #accept(job: Job, answered: AnsweredClaim): Promise<ClaimedRun | undefined> {
+  async #accept(
+    job: Job,
+    answered: AnsweredClaim,
+    isReported: (reason: TickSkipReason) => boolean = () => true,
+  ): Promise<ClaimedRun | undefined> {
     const { tick, outcome } = answered;
     if (outcome instanceof LockHandle) return { tickMs: tick.tickMs, lock: outcome };
     if (await this.#defer(job, answered)) return undefined;
     const reason = this.recovery.handleRefusal(job, tick, outcome);
-    if (reason !== undefined) this.emitSkipped(job, tick.tickMs, reason);
+    if (reason !== undefined && isReported(reason)) this.emitSkipped(job, tick.tickMs, reason);
     return undefined;
   }
 
@@ -111,12 +115,9 @@ export class TickRuns {
         const calls = this.deferred.callsOf(job);
         const outcome = await claimer.claimNow(job, tick, claimed);
         if (typeof outcome === 'object') resolve(outcome);
-        if (outcome instanceof LockHandle) return { tickMs: tick.tickMs, lock: outcome };
-        if (await this.#defer(job, { tick, claimed, outcome, calls })) return undefined;
-        const reason = this.recovery.handleRefusal(job, tick, outcome);
-        if (reason !== undefined && (isLate || reason === 'stale'))
-          this.emitSkipped(job, tick.tickMs, reason);
-        return undefined;
+        const answered = { tick, claimed, outcome, calls };
+        // Whoever still waits for the result reports the other reasons.
+        return this.#accept(job, answered, (reason) => isLate || reason === 'stale');
       };
       const onEnd = () => {
         isLate = true;

@@ -10,10 +10,12 @@ import {
   type Store,
   backendOn,
   dataSourceOptions,
+  etcdStore,
   libsqlStore,
   mariadbStore,
   postgresStore,
   redisStore,
+  zookeeperStore,
 } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
@@ -22,7 +24,12 @@ const LIMIT_MS = 30_000;
 const folder = tempFolder();
 
 /** Runs a tick that has a key of its own, and says that those before it may be forgotten. */
-async function run(backend: LockBackend, job: string, tickMs: number, isHeld = false): Promise<void> {
+async function run(
+  backend: LockBackend,
+  job: string,
+  tickMs: number,
+  isHeld = false,
+): Promise<AcquireRequest> {
   const keyOf = (ms: number) => tickStoreKey('spec', job, ms);
   const forget = { afterMs: 60_000, fromKey: keyOf(0), beforeKey: keyOf(tickMs) };
   const request: AcquireRequest = {
@@ -31,8 +38,8 @@ async function run(backend: LockBackend, job: string, tickMs: number, isHeld = f
   };
   const { acquire } = await backend.execute({ acquire: [request] }, LIMIT_MS);
   expect(acquire[0]!.kind).toBe('granted');
-  if (isHeld) return;
-  await backend.execute({ release: [{ ...request, hasEnded: true }] }, LIMIT_MS);
+  if (!isHeld) await backend.execute({ release: [{ ...request, hasEnded: true }] }, LIMIT_MS);
+  return request;
 }
 
 const stores: [name: string, storeOf: () => Store][] = [
@@ -64,6 +71,26 @@ describe.each(stores)('the ticks that may overlap, on %s', (_, storeOf) => {
     await until(async () => (await keys()).length <= expected.length);
     expect((await keys()).sort()).toEqual(expected.sort());
     await stranger.destroy();
+    await backend.close();
+  });
+});
+
+describe.each<[name: string, storeOf: () => Store]>([
+  ...stores,
+  ['etcd', etcdStore],
+  ['zookeeper', () => zookeeperStore()],
+])('the ticks that may overlap, on %s', (_, storeOf) => {
+  it('are kept for as long as their dead runs may be retried, although newer ones are granted', async () => {
+    const backend = backendOn(storeOf());
+    const [job, now] = [randomUUID(), Date.now()];
+    const keyOf = (ms: number) => tickStoreKey('spec', job, ms);
+    const stateOf = (ms: number) => backend.readTicks(keyOf(ms), LIMIT_MS);
+    await run(backend, job, now - 20);
+    const dead = await run(backend, job, now - 10, true);
+    await backend.execute({ release: [dead] }, LIMIT_MS);
+    await run(backend, job, now);
+    await until(async () => (await stateOf(now - 20)).claimed === undefined);
+    expect((await stateOf(now - 10)).claimed).toEqual({ tickMs: now - 10, attempt: 1 });
     await backend.close();
   });
 });

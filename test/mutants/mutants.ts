@@ -48,6 +48,41 @@ const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'inside a lock that was entered again, the current lock is another one',
+    file: 'lib/core/locks.ts',
+    find: 'await runInLockContext({ lock: lock.outer, view: lock, locks: this }, () => work(lock))',
+    replace: 'await work(lock)',
+    specs: ['test/unit/core/lock-context'],
+  },
+  {
+    title: 'an extension is handed over to the next caller',
+    file: 'lib/core/waiting/handoff.ts',
+    find: '    grant.remainingMs <= params.leaseMs &&\n',
+    replace: '',
+    specs: ['test/unit/core/leases/lock-handle'],
+  },
+  {
+    title: 'a lock that was entered again is not lost once it is released',
+    file: 'lib/core/leases/lock-views.ts',
+    find: '    if (this.#isReleased) throw lockReleasedError(this.key);\n    this.throwIfEnded();',
+    replace: '    this.throwIfEnded();',
+    specs: ['test/unit/core/lock-context'],
+  },
+  {
+    title: 'etcd and ZooKeeper: the tick of a dead run is deleted before it is retried',
+    file: 'lib/core/tick-record.ts',
+    find: 'attempt === 0 || aliveUntilMs + afterMs < systemClock.wallMs()',
+    replace: 'attempt >= 0 || aliveUntilMs + afterMs < systemClock.wallMs()',
+    specs: ['test/conformance/tick-clean-up'],
+  },
+  {
+    title: 'zookeeper: a process that never writes remembers all replies',
+    file: 'lib/backends/zookeeper/session/session-lease.ts',
+    find: 'while (this.#touches[0] && this.#touches[0].sentAt.monotonicMs < oldestMs) this.#touches.shift();',
+    replace: 'void oldestMs;',
+    specs: ['test/unit/backends/zookeeper/session-lease'],
+  },
+  {
     title: 'a lease that the store cannot end in time is accepted',
     file: 'lib/core/options.ts',
     find: 'if (leaseMs < minLeaseMs) {',
@@ -57,8 +92,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the work of a run or a term releases its lock',
     file: 'lib/core/lock-context.ts',
-    find: "const view = lock.purpose === 'lock' ? lock : new BorrowedLock(lock);",
-    replace: 'const view = lock;',
+    find: "(lock.purpose === 'lock' ? lock : new BorrowedLock(lock))",
+    replace: 'lock',
     specs: ['test/nest/borrowed-locks'],
   },
   {
@@ -1035,7 +1070,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a manual run ends the dead run of a tick',
     file: 'lib/schedule/job-run.ts',
-    find: 'reported.isManual ? lock.grant.attempt > 1 :',
+    find: 'reported.isManual ? hasTakenOver :',
     replace: 'reported.isManual ? true :',
     specs: ['test/nest/run-now'],
   },
@@ -1084,7 +1119,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run that a manual run has taken over is retried',
     file: 'lib/schedule/job-run.ts',
-    find: 'reported.isManual ? lock.grant.attempt > 1 :',
+    find: 'reported.isManual ? hasTakenOver :',
     replace: 'reported.isManual ? false :',
     specs: ['test/cluster/run-now'],
   },

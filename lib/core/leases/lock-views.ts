@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { outerReleasedError } from '../error-factories.js';
+import { lockReleasedError, outerReleasedError } from '../error-factories.js';
 import { LockConfigError, type LockLostError } from '../errors.js';
 import { PrintableLock } from '../json.js';
 import type { Lock } from '../lock.js';
@@ -129,6 +129,11 @@ export class ReentrantLock extends LockView {
     return { ...this.viewedLock[inspect.custom](), remainingMs: this.remainingMs() };
   }
 
+  /** The lock of which this is a view. */
+  get outer(): InternalLock {
+    return this.viewedLock;
+  }
+
   get eventToken(): bigint {
     return this.viewedLock.eventToken;
   }
@@ -156,8 +161,14 @@ export class ReentrantLock extends LockView {
   }
 
   override throwIfLost(): void {
+    if (this.#isReleased) throw lockReleasedError(this.key);
     this.throwIfEnded();
     super.throwIfLost();
+  }
+
+  override async extend(leaseMs: number): Promise<void> {
+    if (this.#isReleased) throw lockReleasedError(this.key);
+    await super.extend(leaseMs);
   }
 
   /** @throws LockLostError if the outer lock ended before this one */

@@ -89,3 +89,30 @@ it('work left running sees the lock around the one that has ended', async () => 
   });
   await locks.close();
 });
+
+it('inside a lock that was entered again, currentLock() is the lock of that work', async () => {
+  const locks = open();
+  await locks.withLock(['stock', 'other'], {}, () =>
+    locks.withLock('audit', {}, async () => {
+      await locks.withLock('stock', { reentrant: true }, async (lock) => {
+        expect(currentLock()).toBe(lock);
+        await locks.withLock('stock', { reentrant: true }, (again) => expect(currentLock()).toBe(again));
+        expect(currentLock()).toBe(lock);
+      });
+      expect(currentLock()?.key).toBe('audit');
+    }),
+  );
+  await locks.close();
+});
+
+it('a lock that was entered again and then released is no longer valid, and cannot be extended', async () => {
+  const locks = open();
+  await locks.withLock('key', {}, async (outer) => {
+    const lock = await locks.acquire('key', { reentrant: true });
+    expect(await lock.release()).toBe(true);
+    expect(() => lock.throwIfLost()).toThrow(/released/);
+    await expect(lock.extend(60_000)).rejects.toThrow(/released/);
+    expect(outer.remainingMs()).toBeLessThan(60_000 / 2);
+  });
+  await locks.close();
+});

@@ -3,6 +3,7 @@ import type { AcquireRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Keyspace } from '../keyspace.js';
 import type { KeyValue } from '../rpc/messages.js';
+import { decodeJson } from '../stored-json.js';
 
 /** etcd orders all writes by their revision. A grant has this many fencing tokens from its revision on. */
 export const TOKENS_PER_REVISION = 1_024;
@@ -43,7 +44,7 @@ export function parseLock(keyspace: Keyspace, entry: KeyValue | undefined): Stor
     entry && {
       ...keyspace.parseLock(entry.key),
       name: entry.key,
-      value: JSON.parse(entry.value.toString()) as LockValue,
+      value: decodeJson(entry) as LockValue,
       createRevision: BigInt(entry.create_revision),
       modRevision: BigInt(entry.mod_revision),
       leaseId: entry.lease,

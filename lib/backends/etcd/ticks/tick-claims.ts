@@ -3,7 +3,14 @@ import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { rejectWhenRefused } from '../../../core/requests/store-timeout.js';
 import { type KeyCleanUp, type TickState, judgeTick, resumedTick } from '../../../core/tick.js';
-import { type TickRecord, encodeTickRecord, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
+import {
+  type TickRecord,
+  encodeTickRecord,
+  isOutdated,
+  pausedRecordOf,
+  tickStateOf,
+} from '../../../core/tick-record.js';
+import { decodeJson } from '../stored-json.js';
 import type { Keyspace } from '../keyspace.js';
 import type { LockExtension } from '../locks/lock-extension.js';
 import type { OwnEntries } from '../locks/own-entries.js';
@@ -88,14 +95,15 @@ export class TickClaims {
   }
 
   /** Deletes the records of ticks that can no longer be claimed, once a newer one was granted. Never rejects. */
-  async cleanUp({ fromKey, beforeKey }: KeyCleanUp, timeoutMs: number): Promise<void> {
+  async cleanUp({ fromKey, beforeKey, afterMs }: KeyCleanUp, timeoutMs: number): Promise<void> {
     const { connection, keyspace } = this.#parts;
     try {
-      const range = { ...keyspace.ticksBetween(fromKey, beforeKey), limit: MAX_REMOVED, keys_only: true };
+      const range = { ...keyspace.ticksBetween(fromKey, beforeKey), limit: MAX_REMOVED };
       const { kvs } = await connection.call('KV.Range', range, timeoutMs);
-      if (kvs.length === 0) return;
+      const old = kvs.filter((entry) => isOutdated(decodeJson(entry) as TickRecord, afterMs));
+      if (old.length === 0) return;
       // A record is kept while its run lasts.
-      const success = kvs.map(({ key, mod_revision }) =>
+      const success = old.map(({ key, mod_revision }) =>
         transaction(
           [isUnchanged(key, mod_revision), isEmpty(keyspace.locksOf(keyspace.keyOfTick(key)))],
           [remove({ key })],

@@ -4,6 +4,7 @@ import type { StoredLock } from '../locks/stored-lock.js';
 import { parseLock } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { keysOf, read, readOldest } from '../rpc/operations.js';
+import { decodeJson } from '../stored-json.js';
 
 /** The record of a key, its lock, and the revision of the record. */
 export interface TickSnapshot {
@@ -25,7 +26,7 @@ export async function readSnapshot(
   const { responses } = await connection.call('KV.Txn', { compare: [], success }, timeoutMs);
   const entry = keysOf(responses[0])[0];
   return {
-    record: entry && (JSON.parse(entry.value.toString()) as TickRecord),
+    record: entry && (decodeJson(entry) as TickRecord),
     revision: entry?.mod_revision ?? '0',
     oldest: parseLock(keyspace, keysOf(responses[1])[0]),
   };

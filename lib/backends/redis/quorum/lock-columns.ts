@@ -1,14 +1,14 @@
 /**
  * A lock on one server of a quorum is a text of columns:
  *
- * 1. the newest token that is in use;
- * 2. the newest claimed tick in ms, then its attempt in three digits (000: a run of it has ended);
- * 3. until when the last run of that tick was certainly alive;
- * 4. to 6. the token of the holder, since when it holds the lock, and for how long;
- * 7. a mark: `-` not held, `1` a tick claim that has not marked its tick yet, `0` held otherwise;
- * 8. until when somebody waits;
- * 9. to 13. the holder, its first ballot, the runner of the newest tick (`-`: none), whether the key was paused (`P`) or
- *    resumed (`R`) last, with the version of that (`-`: neither), and the holder's instance.
+ * - 1 to 16: the newest token that is in use;
+ * - 18 to 33: the newest claimed tick in ms, then its attempt in three digits (000: a run of it has ended);
+ * - 35 to 50: until when the last run of that tick was certainly alive;
+ * - 52 to 67, 69 to 84, 86 to 101: the token of the holder, since when it holds the lock, and for how long;
+ * - 103: a mark: `-` not held, `1` a tick claim that has not marked its tick yet, `0` held otherwise;
+ * - 105 to 120: until when somebody waits;
+ * - from 122: the holder, its first ballot, the runner of the newest tick (`-`: none), whether the key was paused (`P`) or
+ *   resumed (`R`) last, with the version of that (`-`: neither), and the holder's instance.
  *
  * Times are in µs like tokens, and both have the same width, so that they can be compared as text.
  */

@@ -2,7 +2,7 @@ import type { AcquireRequest } from '../../../core/backend.js';
 import { systemClock } from '../../../core/clock.js';
 import type { LockEntry } from '../keyspace.js';
 import type { NodeData } from '../wire/operations.js';
-import { ZookeeperError } from '../wire/zookeeper-errors.js';
+import { decodeJson } from '../stored-json.js';
 
 /** ZooKeeper numbers all transactions. A grant has this many fencing tokens, from the number of the one that created its node on. */
 export const TOKENS_PER_TRANSACTION = 1_024;
@@ -33,7 +33,7 @@ export interface StoredLock extends LockEntry {
 
 export const storedLockOf = (entry: LockEntry, { data, stat }: NodeData): StoredLock => ({
   ...entry,
-  value: decodeValue(data, entry.path),
+  value: decodeJson(data, entry.path) as LockValue,
   ...{ czxid: stat.czxid, version: stat.version, owner: stat.owner },
 });
 
@@ -44,21 +44,6 @@ export const valueOf = (
   ...(isHeld && { isHeld }),
   ...{ instance, leaseMs, tokenCount, sinceMs: Math.floor(systemClock.wallMs()) },
 });
-
-/** @throws ZookeeperError without the content, which may be a secret of others */
-function decodeValue(data: Buffer, path: string): LockValue {
-  const value = parseJson(data.toString());
-  if (typeof value === 'object' && value !== null) return value as LockValue;
-  throw new ZookeeperError(`"${path}" holds no lock of this library: delete this node of ZooKeeper`);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
 
 export const encodeValue = (value: LockValue): Buffer => Buffer.from(JSON.stringify(value));
 

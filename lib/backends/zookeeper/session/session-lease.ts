@@ -63,6 +63,9 @@ export class SessionLease {
     const newest = this.#touches.at(-1);
     if (newest && sentAt.monotonicMs - newest.sentAt.monotonicMs < this.#tickMs / TOUCHES_PER_TICK) return;
     this.#touches.push({ sentAt, answeredAtMs: systemClock.monotonicMs() });
+    // The session does not last from a touch that is older than its timeout. So a process that never writes remembers few.
+    const oldestMs = sentAt.monotonicMs - this.#timeoutMs;
+    while (this.#touches[0] && this.#touches[0].sentAt.monotonicMs < oldestMs) this.#touches.shift();
   }
 
   /** Whether the session lasts for so long from now. */

@@ -3,6 +3,7 @@ import { type TickRecord, encodeTickRecord } from '../../../core/tick-record.js'
 import { QueueReader } from '../locks/queue-reader.js';
 import type { StoredLock } from '../locks/stored-lock.js';
 import type { ZookeeperClient } from '../session/client.js';
+import { decodeJson } from '../stored-json.js';
 import { type Operation, create, getData, setData } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
 
@@ -34,7 +35,7 @@ export class TickSnapshots {
     const node = await unlessCode(this.#client.read(getData(path), deadline.leftMs), CODE.noNode);
     const { oldest } = await this.#queues.read(key, deadline);
     return {
-      record: node && (JSON.parse(node.data.toString()) as TickRecord),
+      record: node && (decodeJson(node.data, path) as TickRecord),
       ...{ version: node?.stat.version, oldest },
     };
   }

@@ -1,10 +1,11 @@
 import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
-import { type TickRecord, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
+import { type TickRecord, isOutdated, pausedRecordOf, tickStateOf } from '../../../core/tick-record.js';
 import { type KeyCleanUp, type TickState, resumedTick } from '../../../core/tick.js';
 import { entriesOf, keyOfTick } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { settle } from '../session/settle.js';
-import { getChildren, getData, remove } from '../wire/operations.js';
+import { decodeJson } from '../stored-json.js';
+import { type NodeData, getChildren, getData, remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
 import { OVERTAKEN, type TickSnapshots } from './tick-snapshots.js';
 
@@ -49,7 +50,7 @@ export class TickStates {
   }
 
   /** Deletes the records of ticks that can no longer be claimed, once a newer one was granted. Never rejects. */
-  async cleanUp({ fromKey, beforeKey }: KeyCleanUp, timeoutMs: number): Promise<void> {
+  async cleanUp({ fromKey, beforeKey, afterMs }: KeyCleanUp, timeoutMs: number): Promise<void> {
     try {
       const deadline = deadlineIn(timeoutMs);
       const { ticks } = this.#client.keyspace;
@@ -58,7 +59,7 @@ export class TickStates {
         .flatMap((name) => keyOfTick(name) ?? [])
         .filter((key) => isBetween(key, fromKey, beforeKey))
         .slice(0, MAX_REMOVED);
-      await Promise.all(old.map((key) => this.#removeUnused(key, deadline)));
+      await Promise.all(old.map((key) => this.#removeUnused(key, afterMs, deadline)));
     } catch {
       // The records do no harm, and the next grant tries again.
     }
@@ -80,19 +81,20 @@ export class TickStates {
   }
 
   /** A record is kept while its run lasts. */
-  async #removeUnused(key: string, deadline: Deadline): Promise<void> {
+  async #removeUnused(key: string, afterMs: number, deadline: Deadline): Promise<void> {
     const { keyspace, session } = this.#client;
     const path = keyspace.tick(key);
     const bucket = keyspace.bucketOf(key);
     const replies = [getData(path), getChildren(bucket)].map((one) =>
       unlessCode<object>(session.send<object>(one), CODE.noNode),
     );
-    const [record, children] = (await session.await(Promise.all(replies), deadline)) as [
-      { readonly stat: { readonly version: number } } | undefined,
+    const [node, children] = (await session.await(Promise.all(replies), deadline)) as [
+      NodeData | undefined,
       { readonly names: string[] } | undefined,
     ];
-    if (!record || entriesOf(bucket, children?.names ?? [], key).length > 0) return;
-    await unlessCode(this.#client.call(remove(path, record.stat.version), deadline.leftMs), ...OVERTAKEN);
+    if (!node || entriesOf(bucket, children?.names ?? [], key).length > 0) return;
+    if (!isOutdated(decodeJson(node.data, path) as TickRecord, afterMs)) return;
+    await unlessCode(this.#client.call(remove(path, node.stat.version), deadline.leftMs), ...OVERTAKEN);
   }
 }
 

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { SessionLease } from '../../../../lib/backends/zookeeper/session/session-lease.js';
 import { momentOf, systemClock } from '../../../../lib/core/clock.js';
@@ -71,5 +73,20 @@ it('after a sleep of the machine nothing is known, until a write proves it again
   const { monotonicMs, wallMs } = ago(5_000);
   const lease = opened({ monotonicMs, wallMs: wallMs - MINUTE_MS });
   lease.onReply(ago(0), true);
+  expect(lease.lasts(0)).toBe(false);
+});
+
+it('replies without any write are not remembered for ever', () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const lease = opened(ago(0));
+  const replyEverySecond = (seconds: number) => {
+    for (let second = 0; second < seconds; second += 1) lease.onReply(ago(-second * 1_000), false);
+    collectGarbage();
+    return process.memoryUsage().heapUsed;
+  };
+  const before = replyEverySecond(1_000);
+  // 300,000 replies would be about 50 MB.
+  expect(replyEverySecond(300_000) - before).toBeLessThan(5_000_000);
   expect(lease.lasts(0)).toBe(false);
 });

@@ -6,6 +6,6 @@ it('an entry that holds what others have written says what to do, without its co
   const stat = { czxid: 1n, version: 0, owner: 0n, childCount: 0 };
   for (const text of ['', 'secret', '"secret"', 'null', '{"isHeld":'])
     expect(() => storedLockOf(entry, { data: Buffer.from(text), stat })).toThrow(
-      '"/locks/0001/key@holder@0000000001" holds no lock of this library: delete this node of ZooKeeper',
+      '"/locks/0001/key@holder@0000000001" is no node of this library: delete it from ZooKeeper',
     );
 });

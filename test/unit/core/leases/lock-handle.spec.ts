@@ -117,6 +117,16 @@ describe('a lease', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
+  it('is not longer for the next caller of the process after an extension', async () => {
+    const { ours } = lockFixture();
+    const lock = await ours.acquire('key', { leaseMs: 30_000 });
+    const next = ours.acquire('key', { leaseMs: 30_000 });
+    await lock.extend(600_000);
+    await lock.release();
+    expect((await next).remainingMs()).toBeLessThan(30_000);
+    expect((await ours.inspect('key'))!.remainingMs).toBeLessThanOrEqual(30_000);
+  });
+
   it('is longer after it was extended, and never shorter', async () => {
     const { clock, ours } = lockFixture();
     const lock = await ours.acquire('key', NO_RENEWAL);
