@@ -78,8 +78,11 @@ export class Elections {
   /**
    * Lets this process be elected only while its scheduler fires one of the jobs that run on the leader. Otherwise it could lead
    * while the jobs run nowhere. This applies to every caller of {@link join}. Call it before {@link start}.
+   *
+   * @throws LockConfigError for a wrong name, or if the store does not allow the lease of the election
    */
   deferUntilFiring(name: string, isFiring: () => boolean): void {
+    this.#check(name, {});
     this.#electionOf(name).firingChecks.push(isFiring);
   }
 
@@ -90,9 +93,9 @@ export class Elections {
   }
 
   #findOrCreateCandidate(name: string, options: ElectionOptions): ElectionCandidate {
-    const [{ leaseLimits, stopping }, defaultLeaseMs] = [this.#locks, this.#defaultLeaseMs];
-    checkElectionOptions(name, options, { defaultLeaseMs, leaseLimits });
-    stopping.throwIfAborted();
+    const defaultLeaseMs = this.#defaultLeaseMs;
+    this.#check(name, options);
+    this.#locks.stopping.throwIfAborted();
     const existing = this.#candidates.get(name);
     if (existing && !existing.hasLeft) {
       if (!this.#hasStarted) existing.setLeaseIfMissing(options.leaseMs);
@@ -105,6 +108,13 @@ export class Elections {
     this.#candidates.set(name, candidate);
     if (this.#hasStarted) this.#startOrDefer(candidate);
     return candidate;
+  }
+
+  #check(name: string, options: ElectionOptions): void {
+    checkElectionOptions(name, options, {
+      defaultLeaseMs: this.#defaultLeaseMs,
+      leaseLimits: this.#locks.leaseLimits,
+    });
   }
 
   /** Adds a handler that runs when a term begins, and at once if this process leads now. */

@@ -91,20 +91,17 @@ function retentionMsOf(job: Job, tick: Tick, locks: Locks): number {
   return Math.min(claimableMs + leaseMs + maxEarlyMsOf(job, tick), MAX_RETENTION_MS);
 }
 
-/** The newest planned ticks whose own keys the store may still have, at most 100; none if the ticks share one key. */
-export function listStoredTicks(job: PlannedJob, nowMs: number, locks: Locks): readonly Tick[] {
-  const { plan } = job;
-  const latestMs = plan.latest(nowMs);
-  if (!mayOverlap(job) || latestMs === undefined) return [];
-  const newest = createTick(plan, latestMs);
-  const ticks: Tick[] = [newest];
-  const backMs = Math.min(retentionMsOf(job, newest, locks), newest.periodMs * MAX_TICKS);
-  let atMs = plan.next(latestMs - backMs) ?? latestMs;
-  for (let tick = createTick(plan, atMs); tick.tickMs < latestMs; tick = createTick(plan, atMs)) {
-    ticks.splice(-1, 0, tick);
-    atMs += tick.periodMs;
+/** The newest planned ticks with keys of their own, at most 100, the oldest first; none if the ticks share one key. */
+export function listOwnTicks(job: PlannedJob, nowMs: number): readonly Tick[] {
+  if (!mayOverlap(job)) return [];
+  const ticks: Tick[] = [];
+  for (let atMs = nowMs; ticks.length < MAX_TICKS;) {
+    const tickMs = job.plan.latest(atMs);
+    if (tickMs === undefined) break;
+    ticks.push(createTick(job.plan, tickMs));
+    atMs = tickMs - 1;
   }
-  return ticks.slice(-MAX_TICKS);
+  return ticks.reverse();
 }
 
 /** The same in all replicas. With random delays, the more replicas there are, the earlier the first of them would start. */

@@ -13,8 +13,7 @@ import type { CronRunRecord } from './run-record.js';
 /** The history of a job. In JSON, fencing tokens are strings. */
 export interface CronHistory {
   /**
-   * The last runs of all replicas, the newest first. Best effort: a run may be missing. The library itself does not
-   * rely on it.
+   * The last runs of all replicas, the newest first. Best effort: a run may be missing.
    */
   readonly runs: readonly CronRunRecord[];
   /** The next planned tick; `null` if there is none, or if this process does not have the job. */

@@ -88,7 +88,10 @@ export class ManualClaimer {
     const { key, options } = job;
     const storeKey = manualStoreKey(namespace, key);
     // Read before the number: a run that has ended by now has an older one, so it is not that of a call at the same time.
-    const older = (await this.#readRecords(key)).filter(({ ended }) => ended !== null);
+    const records = await this.#readRecords(key);
+    const current = await jobs.inspectRun(key, mayOverlap(job) ? storeKey : undefined);
+    // One without an end that has no lock any more has died.
+    const older = records.filter((run) => run.ended !== null || run.fencingToken !== current?.fencingToken);
     const { claimed, heldForMs } = await jobs.readState(key, storeKey);
     if (heldForMs > 0) return this.#readOtherRun(job, storeKey, older);
     await this.#requireLeader(job);
@@ -163,8 +166,10 @@ export class ManualClaimer {
       const other = mayOverlap(job) ? turn : run;
       if (other) {
         const records = await this.#readRecords(key);
+        if (!mayOverlap(job)) return this.#recordOf(other, records);
         // A planned run that overlaps with it may have the same fencing token.
-        return this.#recordOf(other, mayOverlap(job) ? records.filter(({ isManual }) => isManual) : records);
+        const manual = records.filter(({ isManual }) => isManual);
+        return { ...this.#recordOf(other, manual), isManual: true };
       }
       if (!turn) return this.#readEndedRun(key, older);
       // The first call has not claimed the lock of its run yet. That takes one request, unless its process has died.

@@ -48,6 +48,83 @@ const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'a tick that was only passed over is run as a dead run',
+    file: 'lib/schedule/recovery/dead-run-watcher.ts',
+    find: 'if (isPassedOver) {',
+    replace: 'if (isPassedOver && tick.tickMs < 0) {',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'after a change to a later hour, the first tick that is missed is passed over',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'if (hasOtherPlan && !(isDue',
+    replace: 'if (hasOtherPlan && isDue && !(isDue',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'a tick that was due since a change of the schedule is passed over',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'tickMs > this.#planSinceMs(job.plan, state.nowMs)',
+    replace: 'false',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'what was due before a change of the schedule is run',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: '!(isDue && tickMs > this.#planSinceMs(job.plan, state.nowMs))',
+    replace: '!isDue',
+    specs: ['test/unit/schedule/recovery/dead-and-missed'],
+  },
+  {
+    title: 'setTime() is noticed when the store is asked next',
+    file: 'lib/schedule/registry/job-registry.ts',
+    find: '        recovery.notePlan(job);\n',
+    replace: '',
+    specs: ['test/nest/scheduler-state'],
+  },
+  {
+    title: 'a watched run that a shutdown has interrupted waits for its lease',
+    file: 'lib/schedule/recovery/dead-run-watcher.ts',
+    find: 'existing.sleeper.wakeIn(inMs);',
+    replace: '',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'with overlap allow, a dead run is looked for among the newest ticks only',
+    file: 'lib/schedule/claim-params.ts',
+    find: 'ticks.length < MAX_TICKS',
+    replace: 'ticks.length < 11',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a dead run of before overlap allow is looked for without end',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: '!mayOverlap(job) && findDeadTick',
+    replace: 'findDeadTick',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a missed tick is invoked while another run keeps it from running',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: "    if (verdict.kind === 'taken') return false;\n",
+    replace: '',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'the lease of an election is not checked before its job fires',
+    file: 'lib/election/elections.ts',
+    find: '    this.#check(name, {});\n',
+    replace: '',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'runNow() returns a manual run that died long ago',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'run.ended !== null || run.fencingToken !== current?.fencingToken',
+    replace: 'run.ended !== null',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
     title: 'inside a lock that was entered again, the current lock is another one',
     file: 'lib/core/locks.ts',
     find: 'await runInLockContext({ lock: lock.outer, view: lock, locks: this }, () => work(lock))',
@@ -717,9 +794,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a dead run is forgotten when its key is guarded again',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'const watchedTicks = this.#watched.get(job) ?? new Map<number, Promise<void>>();',
+    find: 'const watchedTicks = this.#watched.get(job) ?? new Map<number, Watch>();',
     replace:
-      'const keyOf = this.#parts.locks as unknown as Job; const watchedTicks = this.#watched.get(keyOf) ?? new Map<number, Promise<void>>(); this.#watched.set(keyOf, watchedTicks);',
+      'const keyOf = this.#parts.locks as unknown as Job; const watchedTicks = this.#watched.get(keyOf) ?? new Map<number, Watch>(); this.#watched.set(keyOf, watchedTicks);',
     specs: ['test/nest/singleton-cron-runs'],
   },
   {
@@ -1126,8 +1203,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'after a change of the schedule, a tick that is missed later never runs',
     file: 'lib/schedule/recovery/recovery.ts',
-    find: 'hasOtherPlan === true && this.#passOver(job, tick, claimed);',
-    replace: 'hasOtherPlan === true;',
+    find: 'return this.#passOver(job, state.nowMs, claimed);',
+    replace: 'return true;',
     specs: ['test/unit/schedule/recovery/dead-and-missed'],
   },
   {

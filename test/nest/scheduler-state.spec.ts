@@ -5,6 +5,7 @@ import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/sched
 import { Test, type TestingModule } from '@nestjs/testing';
 import { CronJob, CronTime } from 'cron';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
+import { jobStoreKey } from '../../lib/core/key.js';
 import {
   CronRuns,
   DistributedLockModule,
@@ -373,6 +374,20 @@ describe('setTime()', () => {
       expect(nextTick!.getTime() - Date.now()).toBeLessThan(HOUR_MS);
     },
   );
+
+  it('makes what was due before it no missed tick of the new schedule, as soon as it was called', async () => {
+    const backend = new MemoryBackend();
+    const Job = jobWith({ onMissed: 'once' }, EACH_SECOND);
+    const app = await boot([Job], { backend });
+    await until(() => app.get(Job).ticks.length >= 1);
+    app.get(SchedulerRegistry).getCronJob('job').setTime(new CronTime('0 3 * * *'));
+    const setAtMs = Date.now();
+    await until(async () => {
+      const { claimed } = await backend.readTicks(jobStoreKey('lock', 'job'));
+      return claimed?.attempt === 0 && claimed.tickMs >= setAtMs;
+    });
+    expect(app.get(Job).ticks.every((tick) => Number(tick) <= setAtMs)).toBe(true);
+  });
 
   it('reschedules a job without a name, and back again', async () => {
     @Injectable()

@@ -9,15 +9,20 @@ const PROBES = [
   { everyMs: HOUR_MS, forMs: 8 * 24 * HOUR_MS },
 ];
 
-const known = new WeakMap<Plan, number>();
+/** By the text of the plan: many jobs that are created at run time have the same schedule. */
+const known = new Map<string, number>();
+const MAX_KNOWN = 1_000;
 
 /**
  * About the longest time between two instants of the plan in the next days: a plan of office hours has nights and weekends. It
  * looks at some hundred times only, because each look takes time.
  */
 export function longestPeriodMs(plan: Plan): number {
-  const found = known.get(plan) ?? findLongestPeriod(plan);
-  known.set(plan, found);
+  const { text } = plan;
+  if (text === undefined) return findLongestPeriod(plan);
+  const found = known.get(text) ?? findLongestPeriod(plan);
+  if (known.size >= MAX_KNOWN) known.clear();
+  known.set(text, found);
   return found;
 }
 

@@ -15,6 +15,8 @@ export interface Plan {
    * later. An interval fires at any phase of its period, and drifts.
    */
   readonly toleranceMs: { readonly early: number; readonly late: number };
+  /** Plans with the same text have the same instants. */
+  readonly text?: string;
 }
 
 const SECOND_MS = 1_000;
@@ -56,7 +58,8 @@ function planOf(cronTime: CronTime): Plan {
     }
     return fromMs;
   };
-  return { next, latest, toleranceMs: { early: SECOND_MS / 2, late: 0 } };
+  const toleranceMs = { early: SECOND_MS / 2, late: 0 };
+  return { next, latest, toleranceMs, text: formatCronTime(cronTime) };
 }
 
 /** The instants of an interval: whole multiples of it since 1970, which are the same in every replica. */

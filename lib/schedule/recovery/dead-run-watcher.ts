@@ -2,12 +2,13 @@ import type { AsyncResource } from 'node:async_hooks';
 import { LockHandle } from '../../core/leases/lock-handle.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/leases/acquirer.js';
-import { sleep } from '../../core/clock.js';
 import { judgeTick } from '../../core/tick.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { buildClaimParams } from '../claim-params.js';
 import type { TickClaimer } from '../tick-claimer.js';
+import { endWithoutRun, wasPassedOver } from './passed-over-ticks.js';
+import { Sleeper } from './sleeper.js';
 
 export interface RecoveryParts {
   readonly locks: Locks;
@@ -28,11 +29,17 @@ const RETRY_PAUSE_MS = 2_000;
 /** The longest pause between two invocations if other decorators do not call the method, and between two looks at a paused job. */
 const MAX_PAUSE_MS = 15_000;
 
+/** A watch of one tick. It sleeps until the lease of the run should have ended. */
+interface Watch {
+  readonly ended: Promise<void>;
+  readonly sleeper: Sleeper;
+}
+
 /** Watches runs of other replicas. Each time their lease should have ended, it claims the tick, which succeeds if they died. */
 export class DeadRunWatcher {
   readonly #parts: RecoveryParts;
   /** By job, not by key: a key that is guarded again is another job, and watching for the earlier job ends with it. */
-  readonly #watched = new WeakMap<Job, Map<number, Promise<void>>>();
+  readonly #watched = new WeakMap<Job, Map<number, Watch>>();
 
   constructor(parts: RecoveryParts) {
     this.#parts = parts;
@@ -40,24 +47,30 @@ export class DeadRunWatcher {
 
   /** Claims the tick after this many ms, and again if needed. Settles when there is nothing more to watch; never rejects. */
   watch(job: Job, tick: Tick, inMs: number): Promise<void> {
-    const watchedTicks = this.#watched.get(job) ?? new Map<number, Promise<void>>();
+    const watchedTicks = this.#watched.get(job) ?? new Map<number, Watch>();
     this.#watched.set(job, watchedTicks);
     const existing = watchedTicks.get(tick.tickMs);
-    if (existing) return existing;
-    const watching = this.#parts.context
-      .runInAsyncScope(() => this.#watch(job, tick, inMs))
+    if (existing) {
+      // The run may have ended without its end, as when a shutdown has interrupted it.
+      existing.sleeper.wakeIn(inMs);
+      return existing.ended;
+    }
+    const { context, locks } = this.#parts;
+    const sleeper = new Sleeper(locks.clock, locks.stopping);
+    const ended = context
+      .runInAsyncScope(() => this.#watch(job, tick, { inMs, sleeper }))
       .catch((error: unknown) => job.onError(error))
       .finally(() => watchedTicks.delete(tick.tickMs));
-    watchedTicks.set(tick.tickMs, watching);
-    return watching;
+    watchedTicks.set(tick.tickMs, { ended, sleeper });
+    return ended;
   }
 
-  async #watch(job: Job, tick: Tick, inMs: number): Promise<void> {
+  async #watch(job: Job, tick: Tick, { inMs, sleeper }: { inMs: number; sleeper: Sleeper }): Promise<void> {
     const { locks, claimer } = this.#parts;
     let notInvokedPauseMs = RETRY_PAUSE_MS / 2;
     let pauseMs: number | undefined = inMs;
     while (pauseMs !== undefined) {
-      await sleep(locks.clock, pauseMs + Math.random() * Math.min(pauseMs, MAX_JITTER_MS), locks.stopping);
+      await sleeper.sleep(pauseMs + Math.random() * Math.min(pauseMs, MAX_JITTER_MS));
       // If the job is started again, its recovery finds the dead run.
       if (locks.stopping.aborted || !job.isFiring()) return;
       if (!(await claimer.mayRun(job))) {
@@ -87,6 +100,12 @@ export class DeadRunWatcher {
     if (!jobState) return RETRY_PAUSE_MS;
     // After the pause, a run that has died counts as ended, unless it has a key of its own.
     if (jobState.isPaused) return storeKey === undefined ? undefined : MAX_PAUSE_MS;
+    const isPassedOver = await wasPassedOver(job, tick.tickMs, locks);
+    if (isPassedOver === undefined) return RETRY_PAUSE_MS;
+    if (isPassedOver) {
+      const hasEnded = await endWithoutRun(job, buildClaimParams(job, tick, locks), locks);
+      return hasEnded ? undefined : RETRY_PAUSE_MS;
+    }
     const result = await invoke(job, tick);
     return result ? getRetryDelayMs(result) : 'not-called';
   }

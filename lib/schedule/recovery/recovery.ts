@@ -3,13 +3,15 @@ import type { TickSkipReason } from '../../core/events.js';
 import { LockHandle } from '../../core/leases/lock-handle.js';
 import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
+import type { Plan } from '../plan/plan.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, listStoredTicks } from '../claim-params.js';
+import { buildClaimParams, listOwnTicks } from '../claim-params.js';
 import { mayOverlap, ownStoreKey } from '../tick-keys.js';
 import { readRunHistory } from '../run-history.js';
 import type { StoredRun } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
+import { endWithoutRun, isPlannedTime, unplannedTimeBy } from './passed-over-ticks.js';
 
 /** Pauses between two attempts while the store does not answer: they double from the first to the maximum. */
 const FIRST_PAUSE_MS = 500;
@@ -23,6 +25,9 @@ export class Recovery {
   readonly #parts: RecoveryParts;
   readonly #deadRunWatcher: DeadRunWatcher;
   readonly #recovering = new Set<Job>();
+  /** When this process first saw a plan, on the monotonic clock. */
+  readonly #planSeenAtMs = new WeakMap<Plan, number>();
+  readonly #hadPlan = new WeakSet<Job>();
 
   constructor(parts: RecoveryParts) {
     this.#parts = parts;
@@ -47,8 +52,18 @@ export class Recovery {
     return result.reason === 'stale' || result.reason === 'paused' ? result.reason : 'taken';
   }
 
+  /** To be called often: a schedule that was changed at run time makes a difference for the ticks that count as missed. */
+  notePlan(job: Job): void {
+    const plan = planOf(job);
+    if (!plan || this.#planSeenAtMs.has(plan)) return;
+    this.#planSeenAtMs.set(plan, this.#parts.locks.clock.monotonicMs());
+    if (this.#hadPlan.has(job)) this.recover(job);
+    this.#hadPlan.add(job);
+  }
+
   /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
   recover(job: Job): void {
+    this.notePlan(job);
     if (!(runsMissedTicks(job) || retriesDeadRuns(job)) || this.#recovering.has(job)) return;
     this.#recovering.add(job);
     void this.#parts.context
@@ -91,7 +106,8 @@ export class Recovery {
       return true;
     }
     const { tick: claim } = buildClaimParams(job, newest, locks);
-    if (findDeadTick(claim, state) !== undefined) {
+    // A tick with a key of its own is among those above.
+    if (!mayOverlap(job) && findDeadTick(claim, state) !== undefined) {
       await this.#deadRunWatcher.watch(job, newest, 0);
       return false;
     }
@@ -113,7 +129,7 @@ export class Recovery {
     );
     return (
       unended && [
-        ...listStoredTicks(job, nowMs, this.#parts.locks),
+        ...listOwnTicks(job, nowMs),
         ...unended.map(({ record }) => createTick(job.plan, record.tick.getTime())),
       ]
     );
@@ -136,38 +152,45 @@ export class Recovery {
    * `undefined` if the store did not answer.
    */
   async #hasOtherPlan(job: PlannedJob, { tickMs }: Tick): Promise<boolean | undefined> {
-    if (job.plan.latest(tickMs) === tickMs) return false;
+    if (isPlannedTime(job.plan, tickMs)) return false;
     // The newest tick may also be the time at which the job was registered or resumed.
     const history = await this.#readHistory(job);
     return history?.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
   }
 
   /**
-   * Claims the tick without a run, so that it is the newest, and a later one counts as missed. `false` if that has to be
+   * Makes this time the newest tick, without a run: what was due before it was none of this plan. `false` if that has to be
    * repeated.
    */
-  async #passOver(job: PlannedJob, tick: Tick, claimed: Tick): Promise<boolean> {
+  #passOver(job: PlannedJob, nowMs: number, claimed: Tick): Promise<boolean> {
     const { locks } = this.#parts;
-    const params = buildClaimParams(job, tick, locks, claimed);
-    const claim = { ...params, tick: { ...params.tick, staleAfterMs: Number.MAX_SAFE_INTEGER } };
-    const result = await locks.jobs.claimTick(job.key, claim);
-    if (!(result instanceof LockHandle)) return result.kind === 'refused';
-    result.endRun();
-    await result.release();
-    return true;
+    const now = createTick(job.plan, unplannedTimeBy(job.plan, nowMs));
+    return endWithoutRun(job, buildClaimParams(job, now, locks, claimed), locks);
+  }
+
+  /** Since when this process has the plan, by the store's clock. */
+  #planSinceMs(plan: Plan, nowMs: number): number {
+    const monotonicMs = this.#parts.locks.clock.monotonicMs();
+    return nowMs - (monotonicMs - (this.#planSeenAtMs.get(plan) ?? monotonicMs));
   }
 
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
   async #runMissedTick(job: PlannedJob, state: TickState, claimed: Tick): Promise<boolean> {
     const { locks, invoke } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
-    // The state is that of the shared key, where registrations are recorded.
-    if (tickMs === undefined || tickMs < claimed.tickMs) return true;
-    const tick = createTick(job.plan, tickMs);
+    const isDue = tickMs !== undefined && tickMs >= claimed.tickMs;
     const hasOtherPlan = await this.#hasOtherPlan(job, claimed);
-    if (hasOtherPlan !== false) return hasOtherPlan === true && this.#passOver(job, tick, claimed);
+    if (hasOtherPlan === undefined) return false;
+    // What was due since this process has the plan is missed, and what was due before was none of this plan.
+    if (hasOtherPlan && !(isDue && tickMs > this.#planSinceMs(job.plan, state.nowMs)))
+      return this.#passOver(job, state.nowMs, claimed);
+    // The state is that of the shared key, where registrations are recorded.
+    if (!isDue) return true;
+    const tick = createTick(job.plan, tickMs);
     const verdict = judgeTick(buildClaimParams(job, tick, locks, claimed).tick, state);
     if (verdict.kind === 'refused' && verdict.reason === 'claimed') return true;
+    // The method is called only for a claim that may be granted: other decorators may count its calls.
+    if (verdict.kind === 'taken') return false;
     // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.
     const own = await locks.jobs.readTicks(job.key, ownStoreKey(job.key, tickMs, locks));
     if (!own) return false;
@@ -176,5 +199,14 @@ export class Recovery {
     if (result === undefined || result instanceof LockHandle) return true;
     // A run in progress, which may be that of a retry, keeps the tick until it ends.
     return result.kind !== 'unknown' && result.kind !== 'taken';
+  }
+}
+
+/** A plan that cannot be read is reported by whoever needs it. */
+function planOf(job: Job): Plan | undefined {
+  try {
+    return job.plan;
+  } catch {
+    return undefined;
   }
 }

@@ -115,7 +115,7 @@ export class JobRegistry {
   }
 
   #checkJobs(): void {
-    const { stopping, elections } = this.#parts;
+    const { stopping, elections, recovery } = this.#parts;
     if (this.#watchedJobs.size === 0 || stopping.aborted) return;
     for (const job of this.#watchedJobs) {
       const { leader } = job.options;
@@ -123,6 +123,7 @@ export class JobRegistry {
         if (!this.#deactivations.has(job))
           this.#deactivations.set(job, this.#activate(job, { deref: () => job }));
         if (leader !== undefined) elections.startDeferred(leader);
+        recovery.notePlan(job);
         this.#warned.delete(job);
       } else {
         this.#deactivations.get(job)?.();

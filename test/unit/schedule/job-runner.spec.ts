@@ -4,9 +4,11 @@ import { Elections } from '../../../lib/election/elections.js';
 import type { CronRun } from '../../../lib/schedule/job.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
+import { encodeRecord } from '../../../lib/schedule/run-record.js';
 import { createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { Gate } from '../../support/gate.js';
-import { lockFixture } from '../core/lock-fixture.js';
+import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
+import { lockFixture, locksOn } from '../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
 const LEASE_MS = 30_000;
@@ -21,6 +23,8 @@ interface Surroundings {
   /** How other decorators handle a call of the job. */
   readonly around?: (call: () => unknown) => unknown;
   readonly isFiring?: () => boolean;
+  /** The options of this replica, if it has others. */
+  readonly ownOptions?: JobOptions;
 }
 
 /** Replicas that run one job each hour, and the results of its runs. */
@@ -35,7 +39,7 @@ function replicas(
     locks: Locks,
     by: string,
     work: (run: CronRun) => unknown = () => undefined,
-    { around = (call) => call(), isFiring = () => true }: Surroundings = {},
+    { around = (call) => call(), isFiring = () => true, ownOptions = options }: Surroundings = {},
   ) => {
     const elections = new Elections(locks);
     const runner = new JobRunner({ locks, elections });
@@ -44,7 +48,7 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan, options, isFiring },
+      ...{ key: 'job', plan, options: ownOptions, isFiring },
       ...{
         schedule: { text: 'test', timeZone: null },
         invoke: () => around(() => fire()),
@@ -59,6 +63,28 @@ function replicas(
 
 const shown = (runs: readonly Seen[]) =>
   runs.map(({ by, tick, attempt }) => `${by} ${(tick.getTime() - BEGIN_MS) / HOUR_MS} #${attempt}`);
+
+it('a missed tick is not claimed while another run is in progress, so other decorators are called once', async () => {
+  const { clock, ours, theirs, runs, replica } = replicas({ onMissed: 'once' });
+  await ours.jobs.registerTicks('job');
+  const work = new Gate();
+  const one = replica(ours, 'one', () => work.passed);
+  await clock.advance(HOUR_MS);
+  void one.fire();
+  await clock.advance(HOUR_MS + 1_000);
+  let calls = 0;
+  const around = (call: () => unknown) => {
+    calls += 1;
+    return call();
+  };
+  replica(theirs, 'other', undefined, { around }).runner.start();
+  await clock.advance(HOUR_MS / 2);
+  expect(calls).toBe(0);
+  work.open();
+  await clock.advance(60_000);
+  expect(calls).toBe(1);
+  expect(shown(runs)).toEqual(['one 1 #1', 'other 2 #1']);
+});
 
 it('a missed tick whose run is in progress does not keep a later one from being made up', async () => {
   const given = replicas({ overlap: 'allow', onMissed: 'once', missedWithinMs: HOUR_MS });
@@ -113,6 +139,29 @@ it('a run that ends while its lock is read is not reported as dead', async () =>
   work.open();
   await clock.advance(100);
   expect(await runs).toMatchObject([{ outcome: 'completed' }]);
+});
+
+it('a call of runNow() that was second does not get a manual run that died long ago', async () => {
+  const { clock, backend, ours, theirs, replica } = replicas();
+  const started = new Date(clock.wallMs());
+  const dead = { tick: started, attempt: 1, isManual: true, instance: 'gone', fencingToken: 5n, started };
+  const record = { ...dead, ended: null, outcome: 'running', error: null } as const;
+  await ours.jobs.appendHistory('job', encodeRecord(record));
+  const [first, second] = [replica(ours, 'first'), replica(theirs, 'second')];
+  await clock.advance(HOUR_MS / 2);
+  const start = ({ runner }: typeof first) =>
+    runner.manualRuns.start(runner.jobs.all[0]!).then(
+      () => 'a run',
+      (error: unknown) => (error as Error).name,
+    );
+  backend.next('acquire', { delayAnswerMs: 1_000 });
+  const firstCall = start(first);
+  await clock.advance(10);
+  // The first call has got its turn, and then not the lock of its run.
+  backend.next('acquire', { refuse: true });
+  const secondCall = start(second);
+  await clock.advance(20_000);
+  expect([await firstCall, await secondCall]).toEqual(['LockUnavailableError', 'LockUnavailableError']);
 });
 
 describe('a tick that is due after the process of a manual run has died', () => {
@@ -221,6 +270,65 @@ describe('a tick whose replica dies', () => {
       expect(shown(runs)).toEqual(['one 1 #1', 'one 2 #1', 'one 3 #1', 'back 1 #2', 'back 2 #2']);
     },
   );
+
+  it('is found among many others by a replica that starts, where ticks may overlap', async () => {
+    const options: JobOptions = { onDeadRun: 'retry', overlap: 'allow' };
+    const plan = createCronPlan({ cronTime: '* * * * *', timeZone: 'UTC' });
+    const { clock, ours, theirs, runs, replica } = replicas(options, plan);
+    const one = replica(ours, 'one', () => (runs.length === 1 ? never() : undefined));
+    for (let minute = 1; minute <= 70; minute += 1) {
+      await clock.advance(60_000);
+      void one.fire();
+      await clock.advance(0);
+    }
+    await ours.close();
+    await clock.advance(LEASE_MS * 2);
+    replica(theirs, 'back').runner.start();
+    await clock.advance(LEASE_MS);
+    expect(shown(runs.slice(70))).toEqual([`back ${1 / 60} #2`]);
+  });
+
+  it('is run again by a replica whose ticks may overlap, although they did not before', async () => {
+    const { clock, backend, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
+    const one = replica(ours, 'one', never);
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await ours.close();
+    await clock.advance(LEASE_MS * 2);
+    let requestCount = 0;
+    const readTicks = backend.readTicks.bind(backend);
+    backend.readTicks = (key) => {
+      requestCount += 1;
+      return readTicks(key);
+    };
+    const ownOptions: JobOptions = { onDeadRun: 'retry', overlap: 'allow', onMissed: 'once' };
+    replica(theirs, 'back', undefined, { ownOptions }).runner.start();
+    await clock.advance(HOUR_MS);
+    expect(shown(runs.slice(1))).toEqual(['back 1 #1']);
+    // Each of the last hundred ticks was looked at once.
+    expect(requestCount).toBeLessThan(200);
+  });
+
+  it('is retried soon if the shutdown has interrupted the run, however long its lease', async () => {
+    const plan = createCronPlan({ cronTime: '* * * * *', timeZone: 'UTC' });
+    const options: JobOptions = { onDeadRun: 'retry', leaseMs: HOUR_MS };
+    const { clock, ours, theirs, runs, replica } = replicas(options, plan);
+    const untilAborted = ({ signal }: CronRun) =>
+      new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+    const one = replica(ours, 'one', untilAborted);
+    const other = replica(theirs, 'other');
+    await clock.advance(60_000);
+    void one.fire().catch(() => undefined);
+    await clock.advance(5);
+    // It is refused, and watches the run from now on.
+    await other.fire();
+    void ours.drain({ drainMs: 100, abortGraceMs: 1_000 });
+    await clock.advance(60_000);
+    await other.fire();
+    await clock.advance(1_000);
+    expect(shown(runs.slice(1))[0]).toBe(`other ${1 / 60} #2`);
+  });
 
   it('is run before a newer one', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ onDeadRun: 'retry' });
@@ -812,4 +920,19 @@ it('lets any number of jobs wait for the shutdown, without a warning about a lea
     ({ description }) => description === 'events.maxEventTargetListeners',
   );
   expect(limit && Reflect.get(stopping, limit)).toBe(0);
+});
+
+it('a job with a leader fails at the boot if the store does not allow the lease of the election', () => {
+  const backend = Object.assign(new MemoryBackend(), { maxLeaseMs: 10_000 });
+  const locks = locksOn(backend);
+  const runner = new JobRunner({ locks, elections: new Elections(locks) });
+  const job: Job = {
+    ...{ key: 'job', plan: createIntervalPlan(1_000), options: { leader: 'boss', leaseMs: 5_000 } },
+    // The scheduler starts its timer later.
+    ...{ isFiring: () => false, schedule: { text: 'test', timeZone: null } },
+    ...{ invoke: () => undefined, onError: () => undefined },
+  };
+  expect(() => runner.register({ instance: {}, method: 'run', guard: {} }, job)).toThrow(
+    /leaseMs of election 'boss'/,
+  );
 });

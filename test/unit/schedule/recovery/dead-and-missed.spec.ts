@@ -34,6 +34,10 @@ interface Outage {
   readonly isInterrupted?: boolean;
   /** Whether the first request for the history gets no answer. */
   readonly losesHistory?: boolean;
+  /** Whether the reply to the first claim of the replica is lost. */
+  readonly losesClaim?: boolean;
+  /** For how long the store answers no question about ticks once the replica is back. */
+  readonly silentForMs?: number;
 }
 
 /** Returns what a replica runs in the five minutes after the outage, and how often it asks the store about ticks. */
@@ -43,6 +47,8 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
     hasEnded = false,
     isInterrupted = false,
     losesHistory = false,
+    silentForMs = 0,
+    losesClaim = false,
     backAgainAtMs,
   } = more;
   const { clock, backend, ours, theirs, another } = lockFixture();
@@ -84,6 +90,7 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
     const send = backend[name].bind(backend);
     backend[name] = (key: string) => {
       requestCount += 1;
+      if (clock.wallMs() < backAtMs + silentForMs) return Promise.reject(new Error('connection reset'));
       return send(key);
     };
   }
@@ -100,6 +107,7 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
     if (bodyMs > 0) await sleep(clock, bodyMs, signal);
   };
   let { fire } = runner.guard(job, record);
+  if (losesClaim) backend.next('acquire', { silence: true });
   runner.start();
   await clock.advance(5 * 60_000);
   await ours.close();
@@ -195,6 +203,30 @@ describe('after a change of the schedule', () => {
     const change = { cronTime: '0 3 * * *', newCronTime: '0 4 * * *', options, hasEnded: true };
     const times = { deadAtMs: at(1, 3), backAtMs: at(1, 10), backAgainAtMs: at(2, 10) };
     expect((await runAfter({ ...change, ...times })).runs).toEqual(['01-02T04:00 #1']);
+  });
+
+  it.each([
+    ['as missed ticks', options],
+    ['as dead runs', both],
+  ])('no tick of before it runs %s, although the reply to a claim is lost', async (_, withOptions) => {
+    const change = { cronTime: '0 3 * * *', newCronTime: '0 4 * * *', options: withOptions, hasEnded: true };
+    const times = { deadAtMs: at(1, 3), backAtMs: at(1, 10), backAgainAtMs: at(1, 11) };
+    expect((await runAfter({ ...change, ...times, losesClaim: true })).runs).toEqual([]);
+  });
+
+  it('to a later hour of the same day, the tick of that hour runs if it is missed', async () => {
+    const change = { cronTime: '0 3 * * *', newCronTime: '0 10 * * *', options, hasEnded: true };
+    const times = {
+      ...{ deadAtMs: at(1, 3), backAtMs: at(1, 9) + 30 * 60_000 },
+      backAgainAtMs: at(1, 10) + 5 * 60_000,
+    };
+    expect((await runAfter({ ...change, ...times })).runs).toEqual(['01-01T10:00 #1']);
+  });
+
+  it('a tick that was due since the change runs, although the store has not answered before', async () => {
+    const change = { cronTime: '0 3 * * *', newCronTime: '0 10 * * *', options, hasEnded: true };
+    const times = { deadAtMs: at(1, 3), backAtMs: at(1, 10) - 60_000, silentForMs: 120_000 };
+    expect((await runAfter({ ...change, ...times })).runs).toEqual(['01-01T10:00 #1']);
   });
 
   it('a tick that is missed later runs, also if the run before the change has died too long ago', async () => {
