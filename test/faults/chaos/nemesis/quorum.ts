@@ -42,14 +42,15 @@ const quorumNemesis = (
   target: 'store',
   isInsideGuarantee: true,
   appliesTo: ({ servers }) => servers.length > 1,
-  async inject({ store: { servers } }, random) {
+  async inject({ store: { servers, longestFreezeMs = LONGEST_MS } }, random) {
     const rest = [...servers];
     const affected = Array.from({ length: count(servers, random) }, () =>
       rest
         .splice(random.whole(0, rest.length - 1), 1)
         .map((server) => ({ server, fault: random.pick(faults) })),
     ).flat();
-    const forMs = random.between(SHORTEST_MS, LONGEST_MS);
+    const isFrozen = affected.some(({ fault }) => fault !== killed);
+    const forMs = random.between(SHORTEST_MS, isFrozen ? longestFreezeMs : LONGEST_MS);
     await Promise.all(affected.map(({ server, fault }) => fault(server, forMs)));
   },
 });

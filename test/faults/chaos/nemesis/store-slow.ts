@@ -10,7 +10,7 @@ export const storeFrozen: Nemesis = {
   async inject({ store }, random) {
     const server = random.pick(store.servers);
     await server.freeze();
-    await sleep(random.between(200, 3_000));
+    await sleep(random.between(200, store.longestFreezeMs ?? 3_000));
     server.thaw();
   },
 };

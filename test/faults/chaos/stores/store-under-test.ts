@@ -12,6 +12,8 @@ export interface StoreUnderTest {
   storeAt(ports: readonly number[]): Store;
   /** How long it keeps the locks of a process that has ended, if that is longer than their leases. */
   readonly sessionMs?: number;
+  /** The longest time for which a server may stand still within the guarantee, if there is a limit. */
+  readonly longestFreezeMs?: number;
   /** How long it keeps a lock with this lease after the death of its holder, at most, if that is longer than the lease. */
   keptMs?(leaseMs: number): number;
   /** The wall clock of the servers. */
