@@ -16,8 +16,8 @@ export async function openEtcdStore(): Promise<StoreUnderTest> {
     name: 'etcd',
     // A lease of 3 s is one of 4 s in etcd, and a new leader starts every lease again.
     sessionMs: 8_000,
-    // A leader that stands still for longer than a lease, which is 3 s at least, ends that lease afterwards: see guarantees.md.
-    longestFreezeMs: 2_000,
+    // A leader that stands still for longer than the rest of a lease ends it afterwards (guarantees.md). Leases last 3 s or more.
+    longestFreezeMs: 1_500,
     keptMs: (leaseMs) => 2 * Math.max(leaseMs * 1.25, leaseMs + 1_000),
     servers: cluster.members,
     storeAt: (ports) => ({ etcd: ports.map((port) => `127.0.0.1:${port}`) }),
