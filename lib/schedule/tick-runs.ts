@@ -116,7 +116,7 @@ export class TickRuns {
         const outcome = await claimer.claimNow(job, tick, claimed);
         if (typeof outcome === 'object') resolve(outcome);
         const answered = { tick, claimed, outcome, calls };
-        // Whoever still waits for the result reports the other reasons.
+        // Other reasons are reported by the caller, unless it no longer waits for the result.
         return this.#accept(job, answered, (reason) => isLate || reason === 'stale');
       };
       const onEnd = () => {

@@ -50,15 +50,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick that was only passed over is run as a dead run',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
-    find: 'if (isPassedOver) {',
-    replace: 'if (isPassedOver && tick.tickMs < 0) {',
+    find: "if (origin === 'no-run') {",
+    replace: "if (origin === 'no-run' && tick.tickMs < 0) {",
     specs: ['test/unit/schedule/recovery/dead-and-missed'],
   },
   {
     title: 'after a change to a later hour, the first tick that is missed is passed over',
     file: 'lib/schedule/recovery/recovery.ts',
-    find: 'if (hasOtherPlan && !(isDue',
-    replace: 'if (hasOtherPlan && isDue && !(isDue',
+    find: "if (origin === 'another-plan' && !(isDue",
+    replace: "if (origin === 'another-plan' && isDue && !(isDue",
     specs: ['test/unit/schedule/recovery/dead-and-missed'],
   },
   {
@@ -78,7 +78,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'setTime() is noticed when the store is asked next',
     file: 'lib/schedule/registry/job-registry.ts',
-    find: '        recovery.notePlan(job);\n',
+    find: '        recovery.recoverIfRescheduled(job);\n',
     replace: '',
     specs: ['test/nest/scheduler-state'],
   },
@@ -1182,8 +1182,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a time of a new schedule from before its deploy counts as missed',
     file: 'lib/schedule/recovery/recovery.ts',
-    find: 'const hasOtherPlan = await this.#hasOtherPlan(job, claimed);',
-    replace: 'const hasOtherPlan = false as boolean | undefined;',
+    find: 'const origin = await originOf(job, claimed.tickMs, locks);',
+    replace: "const origin = 'planned' as Awaited<ReturnType<typeof originOf>>;",
     specs: ['test/unit/schedule/recovery/dead-and-missed'],
   },
   {

@@ -2,13 +2,13 @@ import type { AcquisitionId } from '../backend.js';
 import type { RenewResult } from '../backend-results.js';
 import {
   extensionFailedError,
+  foreignKeyError,
   lockInDoubtError,
   lockReleasedError,
   outerReleasedError,
 } from '../error-factories.js';
 import type { LockLostError } from '../errors.js';
 import type { EventSubject, LockEventName, LockPurpose } from '../events.js';
-import { foreignKeyError } from '../error-factories.js';
 import { hasOpenTransaction } from '../open-transactions.js';
 import { checkLeaseMs } from '../options.js';
 import { AbortableLock } from './abortable-lock.js';

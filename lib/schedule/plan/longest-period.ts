@@ -18,11 +18,11 @@ const MAX_KNOWN = 1_000;
  * looks at some hundred times only, because each look takes time.
  */
 export function longestPeriodMs(plan: Plan): number {
-  const { text } = plan;
-  if (text === undefined) return findLongestPeriod(plan);
-  const found = known.get(text) ?? findLongestPeriod(plan);
+  const present = known.get(plan.text);
+  if (present !== undefined) return present;
   if (known.size >= MAX_KNOWN) known.clear();
-  known.set(text, found);
+  const found = findLongestPeriod(plan);
+  known.set(plan.text, found);
   return found;
 }
 

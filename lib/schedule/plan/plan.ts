@@ -16,7 +16,7 @@ export interface Plan {
    */
   readonly toleranceMs: { readonly early: number; readonly late: number };
   /** Plans with the same text have the same instants. */
-  readonly text?: string;
+  readonly text: string;
 }
 
 const SECOND_MS = 1_000;
@@ -71,6 +71,7 @@ export function createIntervalPlan(givenMs: number): Plan {
     latest,
     next: (afterMs) => latest(afterMs) + periodMs,
     toleranceMs: { early: periodMs / 2, late: periodMs / 2 },
+    text: `every ${periodMs} ms`,
   };
 }
 

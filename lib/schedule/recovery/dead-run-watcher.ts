@@ -7,7 +7,7 @@ import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { buildClaimParams } from '../claim-params.js';
 import type { TickClaimer } from '../tick-claimer.js';
-import { endWithoutRun, wasPassedOver } from './passed-over-ticks.js';
+import { endWithoutRun, originOf } from './passed-over-ticks.js';
 import { Sleeper } from './sleeper.js';
 
 export interface RecoveryParts {
@@ -100,9 +100,10 @@ export class DeadRunWatcher {
     if (!jobState) return RETRY_PAUSE_MS;
     // After the pause, a run that has died counts as ended, unless it has a key of its own.
     if (jobState.isPaused) return storeKey === undefined ? undefined : MAX_PAUSE_MS;
-    const isPassedOver = await wasPassedOver(job, tick.tickMs, locks);
-    if (isPassedOver === undefined) return RETRY_PAUSE_MS;
-    if (isPassedOver) {
+    const origin = await originOf(job, tick.tickMs, locks);
+    if (origin === undefined) return RETRY_PAUSE_MS;
+    // Whoever has passed over it died before its end, or did not know that it had claimed it.
+    if (origin === 'no-run') {
       const hasEnded = await endWithoutRun(job, buildClaimParams(job, tick, locks), locks);
       return hasEnded ? undefined : RETRY_PAUSE_MS;
     }

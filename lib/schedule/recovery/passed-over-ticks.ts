@@ -5,7 +5,7 @@ import type { Job } from '../job.js';
 import type { Plan } from '../plan/plan.js';
 import { readRunHistory } from '../run-history.js';
 
-export const isPlannedTime = (plan: Plan, tickMs: number): boolean => plan.latest(tickMs) === tickMs;
+const isPlannedTime = (plan: Plan, tickMs: number): boolean => plan.latest(tickMs) === tickMs;
 
 /** The newest time that is not planned, in whole ms: a tick that is passed over must not be taken for one that has run. */
 export function unplannedTimeBy(plan: Plan, nowMs: number): number {
@@ -23,15 +23,16 @@ export async function endWithoutRun(job: Job, params: ClaimTickParams, locks: Lo
 }
 
 /**
- * Whether the tick, which looks as if its run had died, was only passed over: its process has died then, or did not know that it
- * had claimed the tick. It is not planned, and the history has no run of it. `undefined` if the store did not answer.
+ * What a claimed tick of the job was: `planned` by its present plan, a run of `another-plan`, or a time at which nothing ran:
+ * the job was registered or resumed then, or ticks were passed over. `undefined` if the store did not answer.
  */
-export async function wasPassedOver(
+export async function originOf(
   { key, plan }: Job,
   tickMs: number,
   { jobs }: Locks,
-): Promise<boolean | undefined> {
-  if (!plan || isPlannedTime(plan, tickMs)) return false;
+): Promise<'planned' | 'another-plan' | 'no-run' | undefined> {
+  if (!plan || isPlannedTime(plan, tickMs)) return 'planned';
   const history = await readRunHistory(jobs, key).catch(() => undefined);
-  return history && !history.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
+  const hasRun = history?.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
+  return hasRun === undefined ? undefined : hasRun ? 'another-plan' : 'no-run';
 }

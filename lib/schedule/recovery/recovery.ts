@@ -11,7 +11,7 @@ import { readRunHistory } from '../run-history.js';
 import type { StoredRun } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
-import { endWithoutRun, isPlannedTime, unplannedTimeBy } from './passed-over-ticks.js';
+import { endWithoutRun, originOf, unplannedTimeBy } from './passed-over-ticks.js';
 
 /** Pauses between two attempts while the store does not answer: they double from the first to the maximum. */
 const FIRST_PAUSE_MS = 500;
@@ -52,24 +52,30 @@ export class Recovery {
     return result.reason === 'stale' || result.reason === 'paused' ? result.reason : 'taken';
   }
 
-  /** To be called often: a schedule that was changed at run time makes a difference for the ticks that count as missed. */
-  notePlan(job: Job): void {
-    const plan = planOf(job);
-    if (!plan || this.#planSeenAtMs.has(plan)) return;
-    this.#planSeenAtMs.set(plan, this.#parts.locks.clock.monotonicMs());
-    if (this.#hadPlan.has(job)) this.recover(job);
-    this.#hadPlan.add(job);
+  /** Starts the recovery if the schedule was changed at run time: what was due before that does not count as missed. */
+  recoverIfRescheduled(job: Job): void {
+    if (this.#rememberPlan(job)) this.recover(job);
   }
 
   /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
   recover(job: Job): void {
-    this.notePlan(job);
+    this.#rememberPlan(job);
     if (!(runsMissedTicks(job) || retriesDeadRuns(job)) || this.#recovering.has(job)) return;
     this.#recovering.add(job);
     void this.#parts.context
       .runInAsyncScope(() => this.#recover(job))
       .catch((error: unknown) => job.onError(error))
       .finally(() => this.#recovering.delete(job));
+  }
+
+  /** Returns whether the job had another plan before. */
+  #rememberPlan(job: Job): boolean {
+    const plan = planOf(job);
+    if (!plan || this.#planSeenAtMs.has(plan)) return false;
+    this.#planSeenAtMs.set(plan, this.#parts.locks.clock.monotonicMs());
+    const hadPlan = this.#hadPlan.has(job);
+    this.#hadPlan.add(job);
+    return hadPlan;
   }
 
   async #recover(job: Job): Promise<void> {
@@ -147,18 +153,6 @@ export class Recovery {
   }
 
   /**
-   * Whether the newest tick that has run is none of this plan. Then the schedule has changed since, and the times of the new one
-   * that have passed were not due. Runs that may overlap have keys of their own, so which of them is the newest is not known.
-   * `undefined` if the store did not answer.
-   */
-  async #hasOtherPlan(job: PlannedJob, { tickMs }: Tick): Promise<boolean | undefined> {
-    if (isPlannedTime(job.plan, tickMs)) return false;
-    // The newest tick may also be the time at which the job was registered or resumed.
-    const history = await this.#readHistory(job);
-    return history?.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
-  }
-
-  /**
    * Makes this time the newest tick, without a run: what was due before it was none of this plan. `false` if that has to be
    * repeated.
    */
@@ -179,10 +173,11 @@ export class Recovery {
     const { locks, invoke } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
     const isDue = tickMs !== undefined && tickMs >= claimed.tickMs;
-    const hasOtherPlan = await this.#hasOtherPlan(job, claimed);
-    if (hasOtherPlan === undefined) return false;
-    // What was due since this process has the plan is missed, and what was due before was none of this plan.
-    if (hasOtherPlan && !(isDue && tickMs > this.#planSinceMs(job.plan, state.nowMs)))
+    // Runs that may overlap have keys of their own, so which of them is the newest is not known.
+    const origin = await originOf(job, claimed.tickMs, locks);
+    if (origin === undefined) return false;
+    // The schedule has changed: what was due since this process has the plan is missed, and what was due before was not due.
+    if (origin === 'another-plan' && !(isDue && tickMs > this.#planSinceMs(job.plan, state.nowMs)))
       return this.#passOver(job, state.nowMs, claimed);
     // The state is that of the shared key, where registrations are recorded.
     if (!isDue) return true;

@@ -123,7 +123,7 @@ export class JobRegistry {
         if (!this.#deactivations.has(job))
           this.#deactivations.set(job, this.#activate(job, { deref: () => job }));
         if (leader !== undefined) elections.startDeferred(leader);
-        recovery.notePlan(job);
+        recovery.recoverIfRescheduled(job);
         this.#warned.delete(job);
       } else {
         this.#deactivations.get(job)?.();

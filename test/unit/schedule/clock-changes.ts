@@ -108,8 +108,8 @@ export function compare(
 ): Comparison {
   const result: Comparison = { starts: 0, firings: 0, besidesPlan: 0, wrong: [] };
   const nextOf = cronAsked(new CronTime(expression, timeZone));
-  const { next, latest, toleranceMs } = createCronPlan({ cronTime: expression, timeZone });
-  const plan = { next: memoized(next), latest: memoized(latest), toleranceMs };
+  const { next, latest, ...rest } = createCronPlan({ cronTime: expression, timeZone });
+  const plan = { next: memoized(next), latest: memoized(latest), ...rest };
   const endMs = atMs + 4 * HOUR_MS;
   const chain = firings(nextOf, atMs - 30 * HOUR_MS, endMs + 2 * HOUR_MS).filter(
     (ms) => isNamed(expression, timeZone, ms) || isLeftOut(expression, { timeZone, atMs }, ms),
