@@ -943,6 +943,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/tick-claimer'],
   },
   {
+    title: 'a reply that waits to be read is missed',
+    file: 'lib/core/requests/store-timeout.ts',
+    find: 'return Promise.race([work.then(() => true), nextTurn().then(() => false)]);',
+    replace: 'return Promise.race([work.then(() => true), Promise.resolve().then(() => false)]);',
+    specs: ['test/unit/core/requests/store-timeout'],
+  },
+  {
+    title: 'a quorum keeps a history only if its servers reply as fast as they vote',
+    file: 'lib/backends/redis/quorum/quorum-history.ts',
+    find: 'systemClock.monotonicMs() + timeouts.timeoutMs',
+    replace: 'systemClock.monotonicMs() + timeouts.serverLimitMs',
+    specs: ['test/cluster/quorum-history'],
+  },
+  {
+    title: 'nobody is told why a server of a quorum refuses an entry of a history',
+    file: 'lib/backends/redis/quorum/quorum-history.ts',
+    find: 'throw refusal ?? this',
+    replace: 'throw this',
+    specs: ['test/cluster/quorum-history'],
+  },
+  {
     title: 'a pause is reported as failed while it can still take effect',
     file: 'lib/core/requests/store-timeout.ts',
     find: 'if (state.wasSent && leftMs > 0)',
@@ -4167,6 +4188,13 @@ export const mutants: readonly Mutant[] = [
     find: 'return ownEntries.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));',
     replace: 'return this.#transactClaim(request, { ...claim, name, session });',
     specs: ['test/cluster/etcd-ticks'],
+  },
+  {
+    title: 'etcd: a version that ends leases of others is not warned about',
+    file: 'lib/backends/etcd/cluster-advice.ts',
+    find: 'patch >= mendedPatch',
+    replace: 'patch > mendedPatch - 2',
+    specs: ['test/unit/backends/etcd/cluster-advice'],
   },
   {
     title: 'read and write: a writer waits for slots after it has lost its turn',

@@ -178,13 +178,6 @@ export const zookeeperMutants: readonly Mutant[] = [
     specs: SESSION_SPEC,
   },
   {
-    title: 'zookeeper: a reply that waits to be read is missed',
-    file: 'lib/backends/zookeeper/session/await-replies.ts',
-    find: 'if (await withTimeout(systemClock, 0, replies)) return replies;',
-    replace: '',
-    specs: SESSION_SPEC,
-  },
-  {
     title: 'zookeeper: a tick is claimed although its record has changed',
     file: 'lib/backends/zookeeper/ticks/tick-snapshots.ts',
     find: 'if (version !== undefined) return setData(path, data, version);',

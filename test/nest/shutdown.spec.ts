@@ -107,7 +107,7 @@ describe('at shutdown', () => {
     const { app, locks } = await boot();
     const gate = new Gate();
     let drainedLock: Lock | undefined;
-    const holder = locks.withLock('key', { leaseMs: 300 }, async (lock) => {
+    const holder = locks.withLock('key', { leaseMs: 6_000 }, async (lock) => {
       drainedLock = lock;
       await gate.passed;
     });

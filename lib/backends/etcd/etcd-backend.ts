@@ -10,6 +10,7 @@ import type { AcquireResult } from '../../core/backend-results.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
 import type { ReleaseNotice } from '../../core/store-notices.js';
 import type { TickState } from '../../core/tick.js';
+import { clusterAdvice } from './cluster-advice.js';
 import { type EtcdBackendOptions, resolveEtcdOptions } from './etcd-options.js';
 import { History } from './history.js';
 import { Keyspace } from './keyspace.js';
@@ -155,12 +156,9 @@ export class EtcdBackend implements LockBackend {
     await this.#sessions.get(CHECK_LEASE_MS).prepare(CHECK_LEASE_MS, timeoutMs);
   }
 
-  async advice(timeoutMs: number): Promise<string | undefined> {
+  advice(timeoutMs: number): Promise<string | undefined> {
     this.#connection.reopen();
-    const { members } = await this.#connection.call('Cluster.MemberList', {}, timeoutMs);
-    if (members.length % 2 === 1 && members.length > 1) return undefined;
-    const count = members.length === 1 ? 'one member' : `${members.length} members`;
-    return `The etcd cluster has ${count}. Use three or five, so that locks can be acquired while one of them is down.`;
+    return clusterAdvice(this.#connection, timeoutMs);
   }
 
   onReleased(listener: (notice: ReleaseNotice) => void): () => void {

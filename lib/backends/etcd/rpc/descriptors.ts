@@ -46,6 +46,7 @@ const ETCD = {
   Watch: { methods: method('Watch', true) },
   Auth: { methods: method('Authenticate') },
   Cluster: { methods: method('MemberList') },
+  Maintenance: { methods: method('Status') },
 
   ResponseHeader: message({ revision: ['int64', 3], raft_term: ['uint64', 4] }),
   KeyValue: message({
@@ -120,6 +121,8 @@ const ETCD = {
   MemberListRequest: message({}),
   MemberListResponse: message({ members: ['Member[]', 2] }),
   Member: message({ ID: ['uint64', 1] }),
+  StatusRequest: message({}),
+  StatusResponse: message({ version: ['string', 2] }),
 };
 
 /** The serializers of all methods. 64-bit numbers are decimal strings. */

@@ -39,7 +39,7 @@ export interface HostCall<Name, Request> {
 
 /** By `Service.Method`. */
 const methods: ReadonlyMap<string, MethodDefinition<object, object>> = new Map(
-  ['KV', 'Lease', 'Watch', 'Auth', 'Cluster'].flatMap((service) => {
+  ['KV', 'Lease', 'Watch', 'Auth', 'Cluster', 'Maintenance'].flatMap((service) => {
     const definition = definitions[`etcdserverpb.${service}`] as ServiceDefinition;
     return Object.entries(definition).map(([method, one]) => [`${service}.${method}`, one] as const);
   }),

@@ -111,6 +111,7 @@ export interface UnaryMethods {
   'Lease.LeaseTimeToLive': [LeaseRequest, LeaseReply];
   'Auth.Authenticate': [{ readonly name: string; readonly password: string }, { readonly token: string }];
   'Cluster.MemberList': [object, { readonly members: readonly object[] }];
+  'Maintenance.Status': [object, { readonly version: string }];
 }
 
 export interface StreamMethods {

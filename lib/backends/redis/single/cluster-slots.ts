@@ -1,5 +1,4 @@
 import { systemClock } from '../../../core/clock.js';
-import { nextTurn } from '../../../core/real-timers.js';
 import { withTimeout } from '../../../core/requests/store-timeout.js';
 
 const SLOT_COUNT = 16_384;
@@ -53,8 +52,7 @@ export async function runPerSlot<Member extends object, Result>(
   const latestMs = systemClock.monotonicMs() + MAX_WAIT_MS;
   for (let received = -1; received < results.size && systemClock.monotonicMs() < latestMs;) {
     received = results.size;
-    // If this process was blocked, replies may have arrived that it has not read yet.
-    if (!(await withTimeout(systemClock, SLOW_NODE_TIMEOUT_MS, all))) await nextTurn();
+    await withTimeout(systemClock, SLOW_NODE_TIMEOUT_MS, all);
   }
   return members.map((member) => results.get(member) ?? timeoutResult(SLOW_NODE_TIMEOUT_MS));
 }

@@ -20,8 +20,6 @@ export async function awaitReplies<T>(
   const timeoutMs = deadline.leftMs;
   if (await withTimeout(systemClock, timeoutMs, replies)) return replies;
   const waitedMs = systemClock.monotonicMs() - sentAtMs;
-  // What has arrived while this process was busy or stopped is read first.
-  if (await withTimeout(systemClock, 0, replies)) return replies;
   const wasBusy = waitedMs > timeoutMs + MAX_TIMER_DELAY_MS;
   if (connection && !wasBusy && waitedMs > MAX_SILENCE_MS && connection.lastReadAtMs < sentAtMs)
     connection.close();

@@ -1,6 +1,5 @@
 import { type Moment, type Timer, clocksAgree, momentOf, systemClock } from '../../../../core/clock.js';
 import { formatReason } from '../../../../core/format.js';
-import { nextTurn } from '../../../../core/real-timers.js';
 import { withTimeout } from '../../../../core/requests/store-timeout.js';
 import { CHANNEL_PREFIX } from '../../notifications.js';
 import { evaluate, scriptOf } from '../../script-runner.js';
@@ -178,8 +177,7 @@ export class ServerList {
         hasReplied = true;
       })
       .catch((cause: unknown) => server.vote.setUnconfirmed(unwritableReason(cause)));
-    // If this process was blocked, the reply may have arrived and only needs to be read.
-    if (!(await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true }))) await nextTurn();
+    await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true });
     return hasReplied;
   }
 

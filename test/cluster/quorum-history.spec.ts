@@ -1,0 +1,45 @@
+import { afterEach, expect, it } from 'vitest';
+import { redlockBackend } from '../../lib/backends/redis/index.js';
+import { slowProxy } from '../faults/injection/slow-proxy.js';
+import { askRedis } from '../services/ask-redis.js';
+import { startRedisQuorum } from '../services/redis-quorum.js';
+
+const TIMEOUT_MS = 10_000;
+/** In each direction: longer than a server may take to vote. */
+const DELAY_MS = 400;
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** A backend on three servers, of which one has died, and the way to another. */
+async function openOnTwo() {
+  const servers = await startRedisQuorum(3);
+  for (const server of servers) ends.push(() => server.stop());
+  const [dead, far, near] = servers;
+  const way = await slowProxy(far!.port);
+  ends.push(() => way.close());
+  const clients = [dead!.url, `redis://127.0.0.1:${way.port}`, near!.url].map((url) => ({ url }));
+  const backend = redlockBackend({ clients });
+  ends.push(() => backend.close());
+  await backend.check?.(TIMEOUT_MS);
+  dead!.kill('SIGKILL');
+  await dead!.exited;
+  return { backend, way, near: near! };
+}
+
+it('the history waits for a slow server as long as its caller does', async () => {
+  const { backend, way } = await openOnTwo();
+  way.delayMs = DELAY_MS;
+  await backend.appendHistory('key', 'entry', TIMEOUT_MS);
+  expect(await backend.readHistory('key', TIMEOUT_MS)).toEqual(['entry']);
+});
+
+it('the error of a server that refuses an entry is told', async () => {
+  const { backend, near } = await openOnTwo();
+  await askRedis(near.url, (admin) => admin.acl('SETUSER', 'default', '-lpush'));
+  await expect(backend.appendHistory('key', 'entry', TIMEOUT_MS)).rejects.toThrow(
+    `127.0.0.1:${near.port} refused: ERR The user executing the script can't run this command`,
+  );
+});
