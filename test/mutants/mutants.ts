@@ -957,6 +957,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-history'],
   },
   {
+    title: 'a server that confirms its list too late has no vote until the next confirmation',
+    file: SERVER_LIST,
+    find: 'if (hasReplied && !server.hasVote) this.onServersChanged();',
+    replace: '',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
+    title: 'a request does not wait for servers that confirm their list too late',
+    file: 'lib/backends/redis/quorum/servers/quorum-servers.ts',
+    find: 'if (!lateReply) return;',
+    replace: 'if (!lateReply || timeoutMs > 0) return;',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'nobody is told why a server of a quorum refuses an entry of a history',
     file: 'lib/backends/redis/quorum/quorum-history.ts',
     find: 'throw refusal ?? this',

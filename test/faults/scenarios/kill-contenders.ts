@@ -20,7 +20,7 @@ export interface HoldRecord {
   /** Since when it surely stood in line. */
   readonly queuedAtMs: number;
   readonly fromMs: number;
-  /** When it was given back, or when its holder was killed. */
+  /** When it was given back, or when its holder was killed; when it began, if it was lost because the machine stood still. */
   readonly toMs: number;
   readonly fencingToken: bigint;
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Store } from '../../support/stores.js';
+import { watchForStandstills } from '../../support/standstills.js';
 import { until } from '../../support/until.js';
 import { type Worker, startWorker } from '../../cluster/start-worker.js';
 
@@ -15,7 +16,7 @@ interface ReplicaMessage {
 interface DeployOutcome {
   readonly ticksRun: number;
   readonly ticksRunTwice: number;
-  /** Those between the first and the last one that nobody ran; with what each replica said of it. */
+  /** Those between the first and the last one that nobody ran although the machine did not stand still; with what each replica said of it. */
   readonly ticksLeftOut: Readonly<Record<string, readonly string[]>>;
   /** From each revoked term to the next one. */
   readonly handOversMs: readonly number[];
@@ -47,6 +48,7 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 1_000 } = 
     await until(() => ran().length >= before + 3);
   };
 
+  const watch = watchForStandstills();
   const old: Worker<ReplicaMessage>[] = [];
   // On Redis in line for the leadership, so that each of them leads in its turn.
   for (let count = 0; count < replicas; count += 1) old.push(await start());
@@ -60,11 +62,13 @@ export async function deploy(store: Store, { replicas = 4, periodMs = 1_000 } = 
   }
   for (const worker of all.slice(replicas)) await stop(worker);
 
+  watch.end();
+
   const ticks = ran();
   const ranOnce = new Set(ticks);
   const leftOut: number[] = [];
   for (let tickMs = Math.min(...ticks); tickMs < Math.max(...ticks); tickMs += periodMs)
-    if (!ranOnce.has(tickMs)) leftOut.push(tickMs);
+    if (!ranOnce.has(tickMs) && watch.wasRunningAt(tickMs)) leftOut.push(tickMs);
   const elected = elections().toSorted((one, other) => one - other);
   const revoked = revocations().toSorted((one, other) => one - other);
   return {

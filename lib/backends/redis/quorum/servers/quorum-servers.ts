@@ -181,11 +181,24 @@ export class QuorumServers {
     await this.#waitForConfirmation(serverLimitMs);
     if (this.voting < this.needed) {
       const restMs = timeoutMs - serverLimitMs;
-      const rest = all.then(() => this.#waitForConfirmation(restMs));
+      const rest = all.then(() => this.#waitForLateReplies(restMs));
       await withTimeout(systemClock, restMs, rest, { awaited: true });
     }
     if (wereTried) return;
     for (const server of this.all) server.connection.settleAttempt();
+  }
+
+  /** Waits for a confirmation, and then as long as late replies to it may make a majority. */
+  async #waitForLateReplies(timeoutMs: number): Promise<void> {
+    const untilMs = systemClock.monotonicMs() + timeoutMs;
+    const leftMs = () => untilMs - systemClock.monotonicMs();
+    await this.#waitForConfirmation(timeoutMs);
+    while (this.voting < this.needed && leftMs() > 0) {
+      const { lateReply } = this.#serverList;
+      if (!lateReply) return;
+      await withTimeout(systemClock, leftMs(), lateReply, { awaited: true });
+      await this.#waitForConfirmation(leftMs());
+    }
   }
 
   async #waitForConfirmation(timeoutMs: number): Promise<void> {

@@ -97,6 +97,7 @@ export class ServerList {
   #confirmedUntilMs = -Infinity;
   #confirmedAt: Moment = NEVER;
   #confirming: Promise<void> | undefined;
+  readonly #lateReplies = new Set<Promise<void>>();
   #isOutdated = false;
   #timer: Timer | undefined;
 
@@ -124,7 +125,12 @@ export class ServerList {
     return this.#confirming;
   }
 
-  /** A server was connected or lost. */
+  /** Resolves when a server replies that was too late for a confirmation. `undefined` if no such reply is awaited. */
+  get lateReply(): Promise<void> | undefined {
+    return this.#lateReplies.size > 0 ? Promise.race(this.#lateReplies) : undefined;
+  }
+
+  /** A server was connected or lost, or replies again. */
   onServersChanged(): void {
     this.#isOutdated = true;
     if (this.#wereServersTried) void this.confirm();
@@ -167,7 +173,7 @@ export class ServerList {
     }
   }
 
-  /** Returns whether the server replied in time. A refusal counts even if it comes later. */
+  /** Returns whether the server replied in time. A refusal counts even if it comes later; another late reply starts a new confirmation. */
   async #requestConfirmation(server: QuorumServer, present: readonly QuorumServer[]): Promise<boolean> {
     let hasReplied = false;
     const request = this.#sendList(server, present)
@@ -177,8 +183,13 @@ export class ServerList {
         hasReplied = true;
       })
       .catch((cause: unknown) => server.vote.setUnconfirmed(unwritableReason(cause)));
-    await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true });
-    return hasReplied;
+    if (await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true })) return hasReplied;
+    const lateReply = request.then(() => {
+      this.#lateReplies.delete(lateReply);
+      if (hasReplied && !server.hasVote) this.onServersChanged();
+    });
+    this.#lateReplies.add(lateReply);
+    return false;
   }
 
   /** Returns the length of another list whose servers count, and the names that the server refuses. */
