@@ -44,6 +44,8 @@ export class SettableClock implements Clock {
       this.#moveTo(next.dueMs);
       this.#pendingTimers.delete(next);
       next.callback();
+      // Whoever waited with a time limit waits one turn more, for a reply that may have arrived.
+      await nextTurn();
       await nextTurn();
     }
     this.#moveTo(untilMs);

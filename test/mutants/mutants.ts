@@ -2530,7 +2530,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a transaction waits for the subscribers of a commit (SQLite)',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    file: 'lib/backends/typeorm/rows/transactions/pending-ends.ts',
     find: 'end.endStep();',
     replace: '',
     specs: ['test/resource/one-connection-subscribers'],
@@ -2586,7 +2586,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: an optimistic update writes after the end of its transaction',
-    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    file: 'lib/backends/typeorm/rows/transactions/end-counter.ts',
     find: 'if (countEnds() !== before)',
     replace: 'if (countEnds() < before)',
     specs: ['test/resource/optimistic-update'],
@@ -2959,7 +2959,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a server counts more servers than the list is long (quorum)',
-    file: SERVER_LIST,
+    file: 'lib/backends/redis/quorum/servers/server-list-script.ts',
     find: 'or count < tonumber(ARGV[2])',
     replace: 'or count < 31',
     specs: ['test/cluster/quorum-lists'],

@@ -3,8 +3,10 @@ import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
 import { isInProcess } from '../database.js';
 import { CommitProgress, beforeEachCommit } from './commit-answer.js';
+import { EndCounter } from './end-counter.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
+import { PendingEnds, type TransactionEnd } from './pending-ends.js';
 import {
   brokenSavepointError,
   endedByOtherError,
@@ -23,13 +25,6 @@ import {
 type Isolation = Parameters<QueryRunner['startTransaction']>[0];
 
 const POLL_MS = 2;
-
-/** A COMMIT or ROLLBACK that was sent. */
-interface TransactionEnd {
-  hasTakenEffect: boolean;
-  /** Ends the step in which it was sent: subscribers may wait for the transaction of another request. */
-  readonly endStep: () => void;
-}
 
 const guards = shareAcrossCopies('guards of query runners', () => new WeakMap<QueryRunner, RunnerGuard>());
 
@@ -50,10 +45,8 @@ export class RunnerGuard {
   readonly #rollback: () => Promise<void>;
   /** How many transactions, without those that are savepoints, have begun. */
   #begun = 0;
-  /** By depth: how many transactions of the query runner have ended, and how many savepoints were rolled back. */
-  readonly #endCounts: number[] = [];
-  /** Those that have not taken effect. A subscriber may end a nested transaction before the end of the outer one. */
-  readonly #ends: TransactionEnd[] = [];
+  readonly #endCounter = new EndCounter();
+  readonly #pendingEnds = new PendingEnds();
   #leaveConnection: (() => void) | undefined;
   #beforeCommit: (() => Promise<unknown>) | undefined;
   /** The next COMMIT or ROLLBACK ends the outermost transaction, even if a nested one has begun meanwhile. */
@@ -94,11 +87,7 @@ export class RunnerGuard {
    */
   createTransactionCheck(): () => void {
     const depth = this.#runner.isTransactionActive ? depthOf(this.#runner) : 0;
-    const countEnds = () => this.#endCounts.slice(0, depth + 1).reduce((sum, ends) => sum + ends, 0);
-    const before = countEnds();
-    return () => {
-      if (countEnds() !== before) throw transactionEndedError();
-    };
+    return this.#endCounter.createCheck(depth);
   }
 
   /**
@@ -157,11 +146,7 @@ export class RunnerGuard {
 
   /** A COMMIT or ROLLBACK has taken effect. */
   #onEnd(): void {
-    const end = this.#ends.pop();
-    if (!end) return;
-    end.hasTakenEffect = true;
-    end.endStep();
-    if (depthOf(this.#runner) > 0) return;
+    if (!this.#pendingEnds.takeEffect() || depthOf(this.#runner) > 0) return;
     this.#leaveConnection?.();
     this.#leaveConnection = undefined;
   }
@@ -215,19 +200,18 @@ export class RunnerGuard {
     const isSavepoint = depth > 1;
     if (isOuter && isSavepoint) return false;
     // A released savepoint is not counted: later statements are committed or rolled back together with it anyway.
-    if (!isSavepoint || !isCommit) this.#endCounts[depth] = (this.#endCounts[depth] ?? 0) + 1;
+    if (!isSavepoint || !isCommit) this.#endCounter.add(depth);
     if (!isSavepoint) {
       const beforeCommit = this.#beforeCommit;
       this.#beforeCommit = undefined;
       if (isCommit) await beforeCommit?.();
       if (isCommit && this.#isBroken) throw brokenSavepointError();
     }
-    const end: TransactionEnd = { hasTakenEffect: false, endStep };
-    this.#ends.push(end);
+    const end = this.#pendingEnds.add(endStep);
     try {
       await (isCommit ? this.#commitOnce(isSavepoint) : this.#rollBack(depth, end));
     } finally {
-      if (!end.hasTakenEffect) this.#ends.splice(this.#ends.indexOf(end), 1);
+      this.#pendingEnds.remove(end);
     }
     return true;
   }
