@@ -45,7 +45,7 @@ it.each([true, false])(
         ),
       );
       await until(async () => (await countPending()) === 0);
-      const failed = expect(ours!.setPaused('job', isPaused, 1_000)).rejects.toThrow();
+      const failed = expect(ours!.setPaused('job', isPaused, 4_000)).rejects.toThrow();
       await until(async () => (await countPending()) > 0);
       // Without a connection, the backend cannot cancel the write, which then stays pending.
       proxy.isOpen = false;

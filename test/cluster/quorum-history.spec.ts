@@ -2,7 +2,9 @@ import { afterEach, expect, it } from 'vitest';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
 import { slowProxy } from '../faults/injection/slow-proxy.js';
 import { askRedis } from '../services/ask-redis.js';
-import { startRedisQuorum } from '../services/redis-quorum.js';
+import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
+import { startRedis } from '../services/redis-server.js';
+import { until } from '../support/until.js';
 
 const TIMEOUT_MS = 10_000;
 /** In each direction: longer than a server may take to vote. */
@@ -42,4 +44,25 @@ it('the error of a server that refuses an entry is told', async () => {
   await expect(backend.appendHistory('key', 'entry', TIMEOUT_MS)).rejects.toThrow(
     `127.0.0.1:${near.port} refused: ERR The user executing the script can't run this command`,
   );
+});
+
+it('a server without a vote does not count', async () => {
+  const [first, ...others] = await startRedisQuorum(3, PERSISTENT);
+  const servers = [first!, ...others];
+  for (const server of servers) ends.push(() => server.stop());
+  const backend = redlockBackend({ clients: servers.map(({ url }) => ({ url })) });
+  ends.push(() => backend.close());
+  await backend.appendHistory('key', 'entry', TIMEOUT_MS);
+  // One server has lost the entry, and another one is away.
+  const { port } = servers[1]!;
+  for (const server of servers.slice(0, 2)) {
+    server.kill('SIGKILL');
+    await server.exited;
+  }
+  const empty = await startRedis({ port });
+  ends.push(() => empty.stop());
+  const whyNotReady = () => backend.check!(TIMEOUT_MS).then(() => '', String);
+  await until(async () => (await whyNotReady()).includes('restarted'));
+  await expect(backend.readHistory('key', TIMEOUT_MS)).rejects.toThrow('2 of 3 Redis servers must agree');
+  await expect(backend.appendHistory('key', 'other', TIMEOUT_MS)).rejects.toThrow('2 of 3');
 });

@@ -22,6 +22,8 @@ import { until } from '../support/until.js';
 const LIMIT_MS = 5_000;
 /** The shortest value, so that a server soon forgets a list. */
 const SHORT = { maxLeaseMs: 1_000 };
+/** How often a list with these options is confirmed. */
+const CONFIRM_EVERY_MS = 2_000 / 3;
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
@@ -135,6 +137,26 @@ it.each([
   for (const { url } of servers)
     await askRedis(url, (admin) => admin.call('CLIENT', 'PAUSE', pauseMs, 'WRITE'));
   expect((await acquire(open(servers), randomUUID())).kind).toBe('granted');
+});
+
+it('a lock is granted on servers that reply too late for a confirmation, but in time for a vote', async () => {
+  const ways = await Promise.all((await serve(3)).map(addressOf));
+  for (const way of ways) way.delayMs = 150;
+  const backend = open(ways);
+  // The first request also sends the text of the script.
+  await until(async () => (await acquire(backend, randomUUID(), 10_000)).kind === 'granted');
+});
+
+it('nothing is confirmed after close, also if a request was waiting for that', async () => {
+  const servers = await serve(3);
+  for (const server of servers) server.kill('SIGSTOP');
+  const backend = open(servers, SHORT);
+  const result = acquire(backend, randomUUID());
+  await backend.close();
+  const after = vi.spyOn(systemClock, 'after');
+  ends.push(() => after.mockRestore());
+  expect((await result).kind).toBe('unknown');
+  expect(after.mock.calls.map(([delayMs]) => delayMs)).not.toContain(CONFIRM_EVERY_MS);
 });
 
 describe('a confirmed server', () => {

@@ -957,10 +957,25 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-history'],
   },
   {
+    title: 'the history of a quorum counts servers without a vote',
+    file: 'lib/backends/redis/quorum/quorum-history.ts',
+    find: 'if (server.hasVoteSince(sentAtMs)) results.push(result);',
+    replace: 'results.push(result);',
+    specs: ['test/cluster/quorum-history'],
+  },
+  {
+    title: 'a server list is confirmed after close',
+    file: SERVER_LIST,
+    find: 'if (!this.#isOpen) return;',
+    replace: '',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a server that confirms its list too late has no vote until the next confirmation',
     file: SERVER_LIST,
-    find: 'if (hasReplied && !server.hasVote) this.onServersChanged();',
-    replace: '',
+    find: `this.#lateReplies.delete(lateReply);
+      confirmVote?.();`,
+    replace: 'this.#lateReplies.delete(lateReply);',
     specs: ['test/cluster/quorum-lists'],
   },
   {

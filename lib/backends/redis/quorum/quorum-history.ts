@@ -23,41 +23,48 @@ export class QuorumHistory {
 
   /** Sends the entry to all servers. Resolves when a majority has it. */
   async append(key: string, text: string, timeouts: Timeouts): Promise<void> {
-    const untilMs = await this.#waitUntilReady(timeouts);
-    this.#count += 1;
-    const timestamp = fixedWidth(this.#servers.ballots.nextUs(0));
-    const stored = `${timestamp} ${this.#session}:${this.#count} ${text}`;
-    await this.#runOnMajority(untilMs, (client) => appendHistory(client, key, stored));
+    let stored: string | undefined;
+    await this.#runOnMajority(timeouts, (client) =>
+      // Only now are the clocks of the servers known.
+      appendHistory(client, key, (stored ??= this.#toStored(text))),
+    );
   }
 
-  /** The newest entries of all servers that reply, which are at least a majority; the newest entry first. */
+  /** The newest entries of the first majority that replies, the newest first. */
   async read(key: string, timeouts: Timeouts): Promise<readonly string[]> {
-    const untilMs = await this.#waitUntilReady(timeouts);
-    const lists = await this.#runOnMajority(untilMs, (client) => readHistory(client, key));
+    const lists = await this.#runOnMajority(timeouts, (client) => readHistory(client, key));
     const stored = [...new Set(lists.flat())].sort().reverse().slice(0, MAX_HISTORY_ENTRIES);
     return stored.map((entry) => entry.split(' ').slice(2).join(' '));
   }
 
-  /** Returns when the time is up. */
-  async #waitUntilReady(timeouts: Timeouts): Promise<number> {
-    const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs;
-    await this.#servers.waitUntilReady(timeouts);
-    return untilMs;
+  #toStored(text: string): string {
+    this.#count += 1;
+    return `${fixedWidth(this.#servers.ballots.nextUs(0))} ${this.#session}:${this.#count} ${text}`;
   }
 
   /**
-   * Runs on all servers, and returns the results of the majority that is first.
+   * Runs on all servers. Returns the results of the first majority whose votes count.
    *
    * @throws the reason why fewer than a majority replied in time
    */
-  async #runOnMajority<T>(untilMs: number, run: (client: ScriptRunner) => Promise<T>): Promise<readonly T[]> {
+  async #runOnMajority<T>(
+    timeouts: Timeouts,
+    run: (client: ScriptRunner) => Promise<T>,
+  ): Promise<readonly T[]> {
     const { all, needed } = this.#servers;
+    const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs;
+    await this.#servers.waitUntilReady(timeouts);
+    const sentAtMs = systemClock.monotonicMs();
+    const leftMs = untilMs - sentAtMs;
+    if (leftMs <= 0 || this.#servers.voting < needed)
+      throw this.#servers.noMajorityResult(timeouts.timeoutMs, false).cause;
     const results: T[] = [];
     let refusal: Error | undefined;
     const majority = new Promise<void>((resolve) => {
       const running = all.map(async (server) => {
         try {
-          results.push(await server.withClient(run));
+          const result = await server.withClient(run);
+          if (server.hasVoteSince(sentAtMs)) results.push(result);
         } catch (cause) {
           if (server.hasVote)
             refusal = new Error(`${server.name} refused: ${formatReason(cause)}`, { cause });
@@ -66,9 +73,8 @@ export class QuorumHistory {
       });
       void Promise.all(running).then(() => resolve());
     });
-    const leftMs = untilMs - systemClock.monotonicMs();
     await withTimeout(systemClock, leftMs, majority, { awaited: true });
-    if (results.length < needed) throw refusal ?? this.#servers.noMajorityResult(leftMs).cause;
+    if (results.length < needed) throw refusal ?? this.#servers.noMajorityResult(timeouts.timeoutMs).cause;
     return [...results];
   }
 }

@@ -10,6 +10,9 @@ import { VoteCount, pauseVersionOf } from './vote-count.js';
 
 const MAX_VERSION_STEP = 1_000;
 
+/** Before a request is repeated to slow servers. */
+const SLOW_PAUSE_MS = 20;
+
 /** After this time, an acquisition that was refused has released the votes that it got. */
 const REFUSED_AFTER_MS = 100;
 
@@ -40,7 +43,7 @@ async function findHolder(
   key: string,
   timeouts: Timeouts,
 ): Promise<readonly string[]> {
-  const { replies } = await query(servers, { key, holder: '', command: 'inspect' }, timeouts, holderOf);
+  const { replies } = await read(servers, { key, holder: '', command: 'inspect' }, timeouts, holderOf);
   return possibleMajority(servers, replies, { answerOf: holderOf, none: 'free' }) ?? [];
 }
 
@@ -125,7 +128,7 @@ export async function setPaused(
 
 async function readVotes(servers: QuorumServers, key: string, timeouts: Timeouts): Promise<VoteCount> {
   const isFree = (reply: string) => reply.startsWith('seen 0 ');
-  const { replies } = await query(servers, { key, holder: '', command: 'readTicks' }, timeouts, isFree);
+  const { replies } = await read(servers, { key, holder: '', command: 'readTicks' }, timeouts, isFree);
   const voteCount = new VoteCount(servers);
   for (const { reply, timeUs } of replies) voteCount.countReply(reply, timeUs);
   return voteCount;
@@ -136,6 +139,20 @@ interface TimedReply {
   readonly reply: string;
   readonly timeUs: number;
 }
+
+/** As {@link query}, for a request that changes nothing: repeated in time while servers that have a vote are slow. */
+const read: typeof query = async (servers, request, timeouts, answerOf) => {
+  const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs - timeouts.serverLimitMs;
+  for (;;) {
+    try {
+      return await query(servers, request, timeouts, answerOf);
+    } catch (error) {
+      const mayReply = servers.voting >= servers.needed;
+      if (!mayReply || systemClock.monotonicMs() + SLOW_PAUSE_MS > untilMs) throw error;
+      await delay(SLOW_PAUSE_MS);
+    }
+  }
+};
 
 /**
  * Sends one request to all servers, until a majority agrees on the answer, as `answerOf` finds it in a reply. Returns all

@@ -98,6 +98,7 @@ export class QuorumServers {
    */
   waitUntilReady(timeouts: Timeouts): Promise<void> | undefined {
     this.#statusTimer ??= systemClock.after(STATUS_CHECK_MS, () => this.#checkStatus());
+    this.#serverList.open();
     let attempts: Promise<void>[] | undefined;
     for (const server of this.all) {
       const attempt = server.connection.open();
@@ -197,7 +198,6 @@ export class QuorumServers {
       const { lateReply } = this.#serverList;
       if (!lateReply) return;
       await withTimeout(systemClock, leftMs(), lateReply, { awaited: true });
-      await this.#waitForConfirmation(leftMs());
     }
   }
 

@@ -39,6 +39,7 @@ export class ServerList {
   readonly #replies = new Map<QuorumServer, ListReply>();
   /** Replies of servers that have lost their data since: in a restart, or as replicas. */
   #forgottenReplies: readonly ListReply[] = [];
+  #isOpen = false;
   /** Whether all servers were tried to connect, so that no server which could refuse is left out. */
   #wereServersTried = false;
   #confirmedUntilMs = -Infinity;
@@ -65,19 +66,24 @@ export class ServerList {
     return now.monotonicMs < this.#confirmedUntilMs && clocksAgree(this.#confirmedAt, now);
   }
 
-  /** Confirms the list with all reachable servers. Call it only after all servers were tried. */
-  confirm(): Promise<void> {
-    this.#wereServersTried = true;
-    this.#confirming ??= this.#confirmAll();
-    return this.#confirming;
+  /** Must be called before `confirm`, and has no effect on a list that is open. */
+  open(): void {
+    this.#isOpen = true;
   }
 
-  /** Resolves when a server replies that was too late for a confirmation. `undefined` if no such reply is awaited. */
+  /** Confirms the list with all reachable servers, unless it was closed. Call it only after all servers were tried. */
+  async confirm(): Promise<void> {
+    if (!this.#isOpen) return;
+    this.#wereServersTried = true;
+    await (this.#confirming ??= this.#confirmAll());
+  }
+
+  /** Resolves when one of the servers that were too late for a confirmation has replied. `undefined` if there is none. */
   get lateReply(): Promise<void> | undefined {
     return this.#lateReplies.size > 0 ? Promise.race(this.#lateReplies) : undefined;
   }
 
-  /** A server was connected or lost, or replies again. */
+  /** A server was connected or lost. */
   onServersChanged(): void {
     this.#isOutdated = true;
     if (this.#wereServersTried) void this.confirm();
@@ -86,6 +92,7 @@ export class ServerList {
   close(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
+    this.#isOpen = false;
     this.#wereServersTried = false;
     this.#confirmedUntilMs = -Infinity;
     for (const server of this.#servers) server.vote.revoke('not confirmed yet');
@@ -103,40 +110,48 @@ export class ServerList {
   async #confirmOnce(): Promise<void> {
     this.#isOutdated = false;
     const present = this.#servers.filter(({ isReachable }) => isReachable);
-    const runs = present.map(({ runId }) => runId);
     const sentAt = momentOf(systemClock);
-    const haveReplied = await Promise.all(
-      present.map((server) => this.#requestConfirmation(server, present)),
-    );
+    const requests = present.map((server) => this.#requestConfirmation(server, { present, sentAt }));
+    const confirmVotes = await Promise.all(requests);
     if (!this.#wereServersTried) return;
     this.#confirmedUntilMs = sentAt.monotonicMs + this.#validForMs;
     this.#confirmedAt = sentAt;
     if (!this.isConfirmed) this.#isOutdated = true;
-    for (const [index, server] of present.entries()) {
-      const { runId } = server;
-      if (!haveReplied[index] || runId === undefined || runId !== runs[index]) continue;
-      if (isRefused(server, [...this.#replies.values(), ...this.#forgottenReplies])) continue;
-      server.vote.confirm(this.#confirmedUntilMs, sentAt);
-    }
+    for (const confirmVote of confirmVotes) confirmVote?.();
   }
 
-  /** Returns whether the server replied in time. A refusal counts even if it comes later; another late reply starts a new confirmation. */
-  async #requestConfirmation(server: QuorumServer, present: readonly QuorumServer[]): Promise<boolean> {
-    let hasReplied = false;
-    const request = this.#sendList(server, present)
-      .then((reply) => {
-        const [length, ...refused] = reply;
+  /**
+   * Returns what gives the server its vote, for when all others have replied too. `undefined` if it does not reply in time: then
+   * it has its vote as soon as it replies. A refusal counts even if it comes later.
+   */
+  async #requestConfirmation(
+    server: QuorumServer,
+    { present, sentAt }: { readonly present: readonly QuorumServer[]; readonly sentAt: Moment },
+  ): Promise<(() => void) | undefined> {
+    const { runId } = server;
+    const request = this.#sendList(server, present).then(
+      ([length, ...refused]) => {
         this.#revokeVotes(refused, this.#refusalReason(server, length));
-        hasReplied = true;
-      })
-      .catch((cause: unknown) => server.vote.setUnconfirmed(unwritableReason(cause)));
-    if (await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true })) return hasReplied;
-    const lateReply = request.then(() => {
+        return () => this.#confirmVote(server, runId, sentAt);
+      },
+      (cause: unknown) => {
+        server.vote.setUnconfirmed(unwritableReason(cause));
+        return undefined;
+      },
+    );
+    if (await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true })) return request;
+    const lateReply = request.then((confirmVote) => {
       this.#lateReplies.delete(lateReply);
-      if (hasReplied && !server.hasVote) this.onServersChanged();
+      confirmVote?.();
     });
     this.#lateReplies.add(lateReply);
-    return false;
+    return undefined;
+  }
+
+  #confirmVote(server: QuorumServer, runId: string | undefined, sentAt: Moment): void {
+    if (!this.#wereServersTried || runId === undefined || runId !== server.runId) return;
+    if (isRefused(server, [...this.#replies.values(), ...this.#forgottenReplies])) return;
+    server.vote.confirm(sentAt.monotonicMs + this.#validForMs, sentAt);
   }
 
   /** Returns the length of another list whose servers count, and the names that the server refuses. */
