@@ -39,7 +39,8 @@ export async function runWithTimeLimit(
     timer = clock.after(leaseMs, () => giveUp(error));
   });
   try {
-    return await Promise.race([run(), givenUp]);
+    // In a context of its own: work that was given up, and asks for its lock, must hear that it is released.
+    return await Promise.race([locks.runWithLock(lock, run), givenUp]);
   } finally {
     timer.cancel();
   }

@@ -12,6 +12,7 @@ import { LockUnavailableError } from '../../lib/core/errors.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { PERSISTENT, startOldRedis, startRedisQuorum } from '../services/redis-quorum.js';
+import { QuorumServers } from '../../lib/backends/redis/quorum/servers/quorum-servers.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
 import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
@@ -145,6 +146,16 @@ it('a lock is granted on servers that reply too late for a confirmation, but in 
   const backend = open(ways);
   // The first request also sends the text of the script.
   await until(async () => (await acquire(backend, randomUUID(), 10_000)).kind === 'granted');
+});
+
+it('a release does not wait for the votes that the acquisition of its batch waits for', async () => {
+  const backend = open(await serve(3));
+  const waits = vi.spyOn(QuorumServers.prototype, 'waitUntilReady');
+  ends.push(() => waits.mockRestore());
+  const request = { key: 'key', holder: randomUUID(), leaseMs: 10_000, instance: 'a spec' };
+  const { acquire } = await backend.execute({ release: [request], acquire: [request] }, LIMIT_MS);
+  expect(acquire).toMatchObject([{ kind: 'granted' }]);
+  expect(waits.mock.calls.map(([{ timeoutMs }]) => timeoutMs)).toEqual([0, expect.any(Number)]);
 });
 
 it('nothing is confirmed after close, also if a request was waiting for that', async () => {

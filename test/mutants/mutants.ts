@@ -134,7 +134,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'an extension is handed over to the next caller',
     file: 'lib/core/waiting/handoff.ts',
-    find: '    grant.remainingMs <= params.leaseMs &&\n',
+    find: '    !grant.isExtended &&\n',
     replace: '',
     specs: ['test/unit/core/leases/lock-handle'],
   },

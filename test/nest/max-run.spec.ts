@@ -10,8 +10,10 @@ import {
   DistributedLockModule,
   LockConfigError,
   SingletonCron,
+  currentLock,
 } from '../../lib/index.js';
 import { LockControl, LockTestingModule, SettableClock } from '../../lib/testing/index.js';
+import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 
 @Injectable()
@@ -109,6 +111,21 @@ it('a run that ignores its signal is given up a lease later, and the job runs ag
     await control.fire('limited');
     return jobs.starts === 2;
   });
+});
+
+it('work that was given up still finds its lock, which it has lost', async () => {
+  const { jobs, control } = await boot();
+  const gate = new Gate();
+  let check: Promise<void> | undefined;
+  jobs.work = () => (check = gate.passed.then(() => currentLock()!.throwIfLost()));
+  const running = control.fire('limited');
+  const failed = expect(running).rejects.toMatchObject({ name: 'TimeoutError' });
+  await until(() => jobs.starts === 1);
+  await clock.advance(1_500);
+  await failed;
+  gate.open();
+  await expect(check).rejects.toThrow('released');
+  expect(currentLock()).toBeUndefined();
 });
 
 it('a run that ends in time is left alone', async () => {

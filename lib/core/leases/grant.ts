@@ -52,6 +52,8 @@ export class Grant {
   #confirmedAt: Moment;
   #validUntilMs: number;
   #latestStoreEndMs: number;
+  /** Until when the store may keep an extension. */
+  #extendedUntilMs = -Infinity;
 
   constructor({ key, request, granted, sentAt, latestStoreEndMs }: GrantParts, clock: Clock) {
     const { leaseMs, tokenCount = 1 } = request;
@@ -177,9 +179,15 @@ export class Grant {
     return this.#firstToken <= token && token < this.#currentToken;
   }
 
-  /** Called before a renewal is sent: it may take effect even if its result is lost. */
-  extendLatestStoreEnd(endMs: number): void {
+  /** Called before a renewal is sent: it may take effect until `endMs`, even if its result is lost. */
+  onRenewalSent(leaseMs: number, endMs: number): void {
     this.#latestStoreEndMs = Math.max(this.#latestStoreEndMs, endMs);
+    if (leaseMs > this.leaseMs) this.#extendedUntilMs = Math.max(this.#extendedUntilMs, endMs);
+  }
+
+  /** Whether the store may keep it for longer than its callers ask for, because one of them has extended it. */
+  get isExtended(): boolean {
+    return this.#extendedUntilMs - this.#clock.monotonicMs() > this.leaseMs;
   }
 
   /**

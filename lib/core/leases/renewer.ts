@@ -56,9 +56,8 @@ export class Renewer {
   renew(grant: Grant, leaseMs: number, onLost: OnLost, moreTokens?: number): Promise<RenewResult> {
     const timeoutMs = Math.min(Math.max(leaseMs / 6, MIN_RENEWAL_TIMEOUT_MS), MAX_RENEWAL_TIMEOUT_MS);
     // The renewal may wait for a lane for all of its timeout before it is sent.
-    grant.extendLatestStoreEnd(
-      this.#parts.clock.monotonicMs() + timeoutMs + MAX_REQUEST_TIMEOUT_MS + leaseMs,
-    );
+    const latestStoreEndMs = this.#parts.clock.monotonicMs() + timeoutMs + MAX_REQUEST_TIMEOUT_MS + leaseMs;
+    grant.onRenewalSent(leaseMs, latestStoreEndMs);
     const params = { leaseMs, timeoutMs, moreTokens };
     return this.#send(grant, params, onLost, ({ fencingToken }, sentAt) => {
       grant.onConfirmed({ sentAt, leaseMs });

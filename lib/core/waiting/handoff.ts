@@ -28,7 +28,7 @@ export function mayHandOff({ grant, isRenewed }: HeldLock, params: AcquireParams
     wantsSameGrant(params, grant) &&
     grant.remainingMs >= params.leaseMs / 2 &&
     // An extension was for the caller that asked for it.
-    grant.remainingMs <= params.leaseMs &&
+    !grant.isExtended &&
     grant.clocksAgree &&
     grant.tokensLeft > 0 &&
     grant.tokenAgeMs < MAX_LOCAL_HANDOFFS_MS

@@ -15,7 +15,8 @@ function startHungRun({ isLost }: Pick<LockHandle, 'isLost'>) {
     isLost,
     abort: (reason: Error) => controller.abort(reason),
   } as unknown as LockHandle;
-  const locks = { clock, defaultLeaseMs: 100 } as unknown as Locks;
+  const runWithLock: Locks['runWithLock'] = async (_, work) => work();
+  const locks = { clock, defaultLeaseMs: 100, runWithLock } as unknown as Locks;
   const job = { key: 'job', options: { maxRunMs: 50 } } as unknown as Job;
   const running = runWithTimeLimit({ locks, job, lock }, () => new Promise(() => undefined));
   return { clock, controller, running };

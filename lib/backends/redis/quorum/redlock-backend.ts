@@ -85,8 +85,11 @@ export class RedlockBackend implements LockBackend {
     const releasing = release.map((request) => new Release(request, this.#quorum));
     const renewing = renew.map((request) => new Renewal(request, this.#quorum, nowMs));
     const acquiring = this.#createAcquisitions(acquire);
+    // Releases do not wait until enough servers have a vote.
+    const mayShareCalls = release.length === 0 || acquire.length === 0 || this.isReady;
+    const groups = mayShareCalls ? [[...releasing, ...acquiring]] : [releasing, acquiring];
     const chunks: (readonly QuorumOperation[])[] = [
-      ...chunksOf([...releasing, ...acquiring], MAX_CHUNK_SIZE),
+      ...groups.flatMap((group) => chunksOf<QuorumOperation>(group, MAX_CHUNK_SIZE)),
       ...chunksOf(renewing, MAX_RENEWAL_CHUNK_SIZE),
     ];
     const timeouts = this.#timeouts(timeoutMs, [...renew, ...acquire]);

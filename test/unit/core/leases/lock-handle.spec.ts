@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { LockConfigError, LockLostError, LockUnavailableError } from '../../../../lib/core/errors.js';
+import type { ScriptedBackend } from '../../scripted-backend.js';
 import { lockFixture } from '../lock-fixture.js';
 
 const NO_RENEWAL = { leaseMs: 10_000, renew: false };
@@ -117,12 +118,20 @@ describe('a lease', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
-  it('is not longer for the next caller of the process after an extension', async () => {
-    const { ours } = lockFixture();
+  it.each([
+    ['was confirmed', () => undefined],
+    ['had no reply', (backend: ScriptedBackend) => backend.next('renew', { loseAnswer: true })],
+    ['is on its way', (backend: ScriptedBackend) => backend.next('renew', { delayAnswerMs: 1_000 })],
+  ])('is not longer for the next caller of the process after an extension that %s', async (_, prepare) => {
+    const { backend, clock, ours } = lockFixture();
     const lock = await ours.acquire('key', { leaseMs: 30_000 });
     const next = ours.acquire('key', { leaseMs: 30_000 });
-    await lock.extend(600_000);
-    await lock.release();
+    prepare(backend);
+    const extended = lock.extend(600_000).catch(() => undefined);
+    await clock.advance(0);
+    const released = lock.release();
+    await clock.advance(2_000);
+    await Promise.all([extended, released]);
     expect((await next).remainingMs()).toBeLessThan(30_000);
     expect((await ours.inspect('key'))!.remainingMs).toBeLessThanOrEqual(30_000);
   });

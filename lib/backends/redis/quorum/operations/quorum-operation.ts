@@ -17,6 +17,8 @@ export interface QuorumOperation extends ServerRequest {
   readonly initialServers: number;
   /** No further reply can change the result. */
   readonly isSettled: boolean;
+  /** `false`: it is sent even while too few servers have a vote. */
+  readonly needsVotes?: boolean;
   /** The newest token that it has seen: the next ballot must be larger. `undefined` if it needs no ballot. */
   readonly newestTokenUs?: number;
   /** A server with a vote replied in time. `timeUs` is the time of its clock. */

@@ -11,6 +11,7 @@ export class Release implements QuorumOperation {
   readonly holder: string;
   readonly command: string;
   readonly initialServers: number;
+  readonly needsVotes = false;
   result: ReleaseResult | undefined;
   readonly #quorum: Quorum;
   readonly #hasEnded: boolean;

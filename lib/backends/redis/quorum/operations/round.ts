@@ -15,7 +15,8 @@ export async function runRounds(
   { timeoutMs, serverLimitMs }: Timeouts,
 ): Promise<void> {
   const startedAtMs = systemClock.monotonicMs();
-  const readyTimeoutMs = Math.max(timeoutMs - serverLimitMs, 0);
+  const needsVotes = operations.some((operation) => operation.needsVotes !== false);
+  const readyTimeoutMs = needsVotes ? Math.max(timeoutMs - serverLimitMs, 0) : 0;
   const ready = servers.waitUntilReady({ serverLimitMs, timeoutMs: readyTimeoutMs });
   if (ready) await ready;
   let open = operations;
