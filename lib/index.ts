@@ -7,6 +7,7 @@ export type {
 } from './distributed-lock.options.js';
 export { LockExceptionFilter } from './lock-exception.filter.js';
 export { InjectLockService, LockService, getLockServiceToken } from './lock.service.js';
+export { lockKey } from './decorators/lock-key.js';
 export { Locked, type LockedOptions } from './decorators/locked.decorator.js';
 export {
   InjectLeaderElection,

@@ -145,7 +145,7 @@ function observe(meter: Meter, series: SeriesRegistry, acquisitions: ReadonlySet
 
 type HeldMessage = LockEventMessage<'acquired'>;
 type HeldSource = Pick<HeldMessage, 'namespace' | 'module' | 'instance'>;
-type HeldName = HeldSource & Pick<HeldMessage, 'key' | 'fencingToken' | 'permit'>;
+type HeldName = HeldSource & Pick<HeldMessage, 'key' | 'template' | 'fencingToken' | 'permit'>;
 
 interface HeldLock {
   readonly name: HeldName;
@@ -174,11 +174,15 @@ class HeldLockCounter {
 
   /** Returns the series of the lock, if it was counted. */
   remove(message: HeldName): Series | undefined {
-    const { fencingToken, permit, key } = message;
+    const { fencingToken, permit, key, template } = message;
     return this.#removeAt(
       key,
       ({ name }) =>
-        name.fencingToken === fencingToken && name.permit === permit && isSameSource(name, message),
+        name.fencingToken === fencingToken &&
+        name.permit === permit &&
+        // The readers of a process share a grant, and so its token.
+        name.template === template &&
+        isSameSource(name, message),
     );
   }
 

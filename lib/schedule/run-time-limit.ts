@@ -39,7 +39,7 @@ export async function runWithTimeLimit(
     timer = clock.after(leaseMs, () => giveUp(error));
   });
   try {
-    // In a context of its own: work that was given up, and asks for its lock, must hear that it is released.
+    // In a context of its own, so that work that was given up finds its lock, which is released.
     return await Promise.race([locks.runWithLock(lock, run), givenUp]);
   } finally {
     timer.cancel();

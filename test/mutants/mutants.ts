@@ -943,6 +943,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/tick-claimer'],
   },
   {
+    title: 'the held locks of readers that share a fencing token are mixed up in the metrics',
+    file: 'lib/opentelemetry/lock-metrics.ts',
+    find: 'name.template === template &&',
+    replace: '',
+    specs: ['test/nest/opentelemetry'],
+  },
+  {
+    title: 'work that a time limit has given up does not find its lock',
+    file: 'lib/schedule/run-time-limit.ts',
+    find: 'locks.runWithLock(lock, run)',
+    replace: 'run()',
+    specs: ['test/nest/max-run'],
+  },
+  {
+    title: 'a release waits for votes (quorum)',
+    file: 'lib/backends/redis/quorum/operations/release.ts',
+    find: 'readonly needsVotes = false;',
+    replace: 'readonly needsVotes: boolean = true;',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a reply that waits to be read is missed',
     file: 'lib/core/requests/store-timeout.ts',
     find: 'return Promise.race([work.then(() => true), nextTurn().then(() => false)]);',
@@ -1478,8 +1499,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a release counts for the lock of another module on the same key',
     file: 'lib/opentelemetry/lock-metrics.ts',
-    find: 'name.permit === permit && isSameSource(name, message),',
-    replace: 'name.permit === permit,',
+    find: `name.template === template &&
+        isSameSource(name, message),`,
+    replace: 'name.template === template,',
     specs: ['test/nest/opentelemetry'],
   },
   {

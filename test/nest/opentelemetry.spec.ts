@@ -172,6 +172,23 @@ it('two modules that hold the same key with the same fencing token are counted a
   expect(await heldBy('default')).toBe(0);
 });
 
+it('readers that share a fencing token are counted by their templates', async () => {
+  instrument();
+  const acquired: unknown[] = [];
+  const listener = (message: unknown) => acquired.push(message);
+  subscribe('nestjs-distributed-lock:acquired', listener);
+  const reader = await locks.acquire('prices', { mode: 'read' });
+  unsubscribe('nestjs-distributed-lock:acquired', listener);
+  const [first] = acquired as LockEventMessage<'acquired'>[];
+  const other = { ...first, template: 'other readers' };
+  const heldBy = async (template: string) => (await pointsOf('lock.held', template))[0]?.value;
+  channel('nestjs-distributed-lock:acquired').publish(other);
+  channel('nestjs-distributed-lock:released').publish({ ...other, heldMs: 1 });
+  expect([await heldBy('prices'), await heldBy('other readers')]).toEqual([1, 0]);
+  await reader.release();
+  expect(await heldBy('prices')).toBe(0);
+});
+
 it('a wait that is given up is no longer counted, and locks that a shutdown leaves are not held', async () => {
   instrument();
   await locks.acquire('left:1');

@@ -31,6 +31,7 @@ const ENTRY_POINTS: Record<string, { exports: string[]; packages: string[] }> = 
       'OnRevoked',
       'SingletonCron',
       'currentLock',
+      'lockKey',
       'getCronRunsToken',
       'getLeaderElectionToken',
       'getLockServiceToken',

@@ -18,7 +18,8 @@ export async function clusterAdvice(
 ): Promise<string | undefined> {
   const [{ members }, { version }] = await Promise.all([
     connection.call('Cluster.MemberList', {}, timeoutMs),
-    connection.call('Maintenance.Status', {}, timeoutMs),
+    // A proxy may not let it through.
+    connection.call('Maintenance.Status', {}, timeoutMs).catch(() => ({ version: '' })),
   ]);
   const advice = [...sizeAdvice(members.length), ...versionAdvice(version)];
   return advice.length > 0 ? advice.join(' ') : undefined;

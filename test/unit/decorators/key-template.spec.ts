@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import { LockConfigError } from '../../../lib/core/errors.js';
 import { compileKeyTemplate } from '../../../lib/decorators/key-template.js';
+import { lockKey } from '../../../lib/decorators/lock-key.js';
 
 const compile = (template: string) => compileKeyTemplate(template, '@Locked on Shop.buy');
 
@@ -71,4 +72,12 @@ describe('a key template', () => {
       );
     },
   );
+});
+
+it('lockKey() gives the key of the template, also for values that are escaped', () => {
+  for (const values of [['42'], ['eu:42'], ['50%'], [7]])
+    expect(lockKey('order:{0}', ...values)).toBe(compile('order:{0}')(values));
+  expect(lockKey('order:{0.id}:{1}', { id: 'a:b' }, 'c')).toBe('order:a%3Ab:c');
+  expect(() => lockKey('order:{0}', undefined)).toThrow('lockKey(): expected a string');
+  expect(() => lockKey('order:{1}', 'a')).toThrow(LockConfigError);
 });
