@@ -162,6 +162,8 @@ export interface FoundMethod<Value> {
   readonly instance: Instance;
   /** Whether Nest creates exactly one instance. */
   readonly isStatic: boolean;
+  /** The object that defines the method: a prototype or the instance. */
+  readonly target: object;
   readonly name: string;
   readonly method: Method;
   /** What decorators have stored about the method, the topmost last. */
@@ -205,7 +207,14 @@ export function* findMethods<Value>(
       const method = instance[name];
       if (!method) continue;
       const target = ownerOf(instance, prototype, name);
-      yield { instance, isStatic, name, method, metadata: readMethodMetadata(key, { target, name, method }) };
+      yield {
+        instance,
+        isStatic,
+        target,
+        name,
+        method,
+        metadata: readMethodMetadata(key, { target, name, method }),
+      };
     }
   }
 }

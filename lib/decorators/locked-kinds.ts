@@ -3,9 +3,10 @@ import { formatValue } from '../core/format.js';
 import type { AcquireOptions } from '../core/options.js';
 import { type ProviderSource, findMethods } from './decorated-method.js';
 
-/** What `@Locked` stores about a method whose key is a text or a list of texts. */
+/** What `@Locked` stores about a method. */
 export interface LockedMetadata {
   readonly location: string;
+  /** The texts of the key; none if the key is a function. */
   readonly templates: readonly string[];
   readonly kind: 'plain' | 'with permits' | 'with a mode';
   readonly service: string | undefined;

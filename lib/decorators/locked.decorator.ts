@@ -150,9 +150,9 @@ export function Locked(
         throw error;
       }
     });
-    if (typeof key === 'function') return;
     const method = descriptor.value as Method;
-    const value = { location, templates: [key].flat(), kind: kindOf(acquireOptions), service };
+    const templates = typeof key === 'function' ? [] : [key].flat();
+    const value = { location, templates, kind: kindOf(acquireOptions), service };
     addMethodMetadata<LockedMetadata>(LOCKED_METADATA, { target, name, method, value });
   }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }

@@ -19,6 +19,11 @@ export const missingSchedulerWarning = (keys: readonly string[]) =>
     : `runs none of its ${keys.length} jobs by itself: `) +
   `${keys.slice(0, 10).join(', ')}. Import ScheduleModule.forRoot() in each process that must run them.`;
 
+export const unguardedJobWarning = (location: string, decorator: string) =>
+  `${location} does not make this job run once: its timer fires in every replica, and each replica that acquires the lock runs ` +
+  `the method, one after the other. To run it in one replica, write ${decorator} in place of @Locked. If every replica must ` +
+  `run it, call LockService.withLock() inside the method instead.`;
+
 export const lazyJobWarning = (location: string) =>
   `${location} never runs here: its module was loaded lazily, and @nestjs/schedule looks for jobs at boot only. Import the ` +
   `module at boot, or create the job with CronRuns.guard() and SchedulerRegistry.`;

@@ -23,6 +23,7 @@ import { type JobRunner, getJobRunnerPropertyToken } from '../schedule/job-runne
 import { findLazyJobs, registerJobs } from '../schedule/registry/job.explorer.js';
 import { JobOverrides } from '../schedule/registry/job-overrides.js';
 import { NestScheduler } from '../schedule/registry/nest-scheduler.js';
+import { findUnguardedJobs } from '../schedule/registry/unguarded-jobs.js';
 import {
   TESTING_IN_PRODUCTION,
   defaultNamespaceWarning,
@@ -32,6 +33,7 @@ import {
   longDrainWarning,
   missingSchedulerWarning,
   stillHeldWarning,
+  unguardedJobWarning,
 } from './lifecycle-messages.js';
 import { registerDataSources } from './data-source-registration.js';
 import { runAfterBootstrap, runAfterLazyLoad } from './lifecycle-hooks.js';
@@ -182,6 +184,9 @@ export class LockLifecycle
     const jobs = registerJobs(discovery, runner, { moduleName: name, scheduler, overrides });
     if (jobs.length > 0 && scheduler && !hasScheduler(discovery))
       this.#logger.warn(missingSchedulerWarning(jobs.map(({ key }) => key)));
+    if (!scheduler || !hasScheduler(discovery)) return;
+    for (const { location, decorator } of findUnguardedJobs(discovery, name))
+      this.#logger.warn(unguardedJobWarning(location, decorator));
   }
 
   #prepareLazyInstances(): void {
