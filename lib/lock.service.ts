@@ -10,6 +10,9 @@ import { SharedAcrossCopies } from './core/package-copies.js';
 import type { StoreHealthResult } from './core/store-health.js';
 import { createInjectDecorator } from './decorators/decorated-method.js';
 
+const WAIT_WITHOUT_WAITING =
+  'Expected no options.waitMs, got one. tryAcquire() does not wait: remove waitMs, or call acquire().';
+
 /** Acquires locks. A lock is a lease that can be lost: see {@link Lock.signal} and {@link Lock.fencingToken}. */
 @SharedAcrossCopies('LockService')
 export class LockService {
@@ -44,10 +47,15 @@ export class LockService {
 
   /**
    * Tries once to acquire the lock, and does not wait. Returns `null` if another caller holds the key, or one of them.
-   * Throws what
-   * {@link acquire} throws, except `LockTimeoutError`.
+   * Throws what {@link acquire} throws, except `LockTimeoutError`. The options have no `waitMs`: it is refused with a
+   * `LockConfigError`.
    */
-  tryAcquire(key: string | readonly string[], options?: AcquireOptions): Promise<Lock | null> {
+  async tryAcquire(
+    key: string | readonly string[],
+    options?: Omit<AcquireOptions, 'waitMs'>,
+  ): Promise<Lock | null> {
+    const { waitMs } = Object(options) as AcquireOptions;
+    if (waitMs !== undefined) throw new LockConfigError(WAIT_WITHOUT_WAITING, { key: String(key) });
     return this.#locks.tryAcquire(key, options);
   }
 

@@ -28,6 +28,9 @@ const OPTIONS = ['prefix', 'cursor', 'limit'] as const;
 /** @throws LockConfigError */
 export function checkListOptions(value: unknown): void {
   const errors = new OptionErrors();
+  if (typeof value === 'string')
+    errors.add(`expected options to be an object, got ${formatValue(value)}; write { prefix: … }`);
+  errors.throwIfAny('Wrong options of list()');
   const { prefix, cursor, limit } = errors.object('options', value, OPTIONS);
   const isText = typeof prefix === 'string' && isStorable(prefix);
   errors.expect('options.prefix', prefix, 'a well-formed text without NUL', isText);

@@ -99,13 +99,24 @@ const ACQUIRE_ONLY = ['signal', 'reentrant', 'permits', 'mode', 'label'] as cons
 /** The longest text by which a lock is counted. */
 export const MAX_LABEL_LENGTH = 128;
 
+interface OptionNames {
+  readonly alsoKnown?: readonly string[];
+  /** Options that are refused here, and what to do instead. */
+  readonly hints?: Readonly<Record<string, string>> | undefined;
+}
+
 export function collectLockErrors(
   errors: OptionErrors,
   path: string,
   value: unknown,
-  alsoKnown: readonly string[] = [],
+  { alsoKnown = [], hints = {} }: OptionNames = {},
 ): void {
-  const options = errors.object(path, value, [...LOCK_OPTIONS, ...alsoKnown]);
+  if (typeof value === 'number') {
+    errors.add(`expected ${path} to be an object, got ${value}; write { leaseMs: ${value} }`);
+    return;
+  }
+  const known = [...LOCK_OPTIONS, ...alsoKnown].filter((name) => !(name in hints));
+  const options = errors.object(path, value, known, hints);
   errors.durationMs(`${path}.waitMs`, options.waitMs, { max: Infinity });
   errors.integerMs(`${path}.leaseMs`, options.leaseMs, { min: MIN_LEASE_MS });
   errors.boolean(`${path}.renew`, options.renew);
@@ -115,9 +126,9 @@ export function collectAcquireErrors(
   errors: OptionErrors,
   path: string,
   value: unknown,
-  alsoKnown: readonly string[] = [],
+  { alsoKnown = [], hints }: OptionNames = {},
 ): void {
-  collectLockErrors(errors, path, value, [...ACQUIRE_ONLY, ...alsoKnown]);
+  collectLockErrors(errors, path, value, { alsoKnown: [...ACQUIRE_ONLY, ...alsoKnown], hints });
   const options = (value ?? {}) as AcquireOptions;
   errors.boolean(`${path}.reentrant`, options.reentrant);
   const { permits } = options;

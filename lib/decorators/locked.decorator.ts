@@ -157,14 +157,13 @@ export function Locked(
   }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }
 
+const INSTEAD_OF_SIGNAL = 'it would end the waits of all calls; set waitMs, or call withLock() with a signal';
+
 function checkOptions(options: LockedOptions, location: string, key: unknown): LockedOptions {
   const errors = new OptionErrors();
-  collectAcquireErrors(errors, 'options', options, ['onContention', 'service']);
-  const given: LockedOptions & Pick<AcquireOptions, 'signal'> = { ...options };
-  if (given.signal !== undefined)
-    errors.add(
-      'expected no options.signal, as one signal would end the waits of all calls; set waitMs, or call withLock() with a signal',
-    );
+  const names = { alsoKnown: ['onContention', 'service'], hints: { signal: INSTEAD_OF_SIGNAL } };
+  collectAcquireErrors(errors, 'options', options, names);
+  const given: LockedOptions = { ...options };
   errors.oneOf('options.onContention', given.onContention, ['throw', 'skip']);
   errors.text('options.service', given.service, { max: 64 });
   const kind = kindOf(given);

@@ -205,7 +205,7 @@ describe('a method under @Locked', () => {
 });
 
 describe('@Locked refuses when the class is defined', () => {
-  const define = (key: string | string[], options?: object | null) => () => {
+  const define = (key: string | string[], options?: object | number | null) => () => {
     class Wrong {
       @Locked(key, options as object)
       async method(_first?: unknown, _second?: unknown): Promise<void> {}
@@ -223,12 +223,18 @@ describe('@Locked refuses when the class is defined', () => {
     ['a wait that is a text', 'key', { waitMs: '5s' }, /waitMs.*'5s'/],
     ['a lease that is a fraction', 'key', { leaseMs: 1000.5 }, /leaseMs.*1000\.5/],
     ['an unknown option', 'key', { ttl: 5 }, /no option 'ttl'/],
+    ['milliseconds', 'key', 5_000, /to be an object, got 5000; write \{ leaseMs: 5000 \}/],
     ['an unknown way to contend', 'key', { onContention: 'ignore' }, /'throw' or 'skip'/],
     ['several keys with permits', ['a', 'b'], { permits: 2 }, /one key for a lock with permits, got a list/],
     ['several keys with a mode', ['a', 'b'], { mode: 'read' }, /one key for a lock with a mode, got a list/],
   ])('%s', (_, key, options, message) => {
     expect(define(key, options)).toThrow(LockConfigError);
     expect(define(key, options)).toThrow(message);
+  });
+
+  it('an unknown option, and does not name signal among those that it knows', () => {
+    expect(define('key', { ttl: 5 })).toThrow(/it knows waitMs, leaseMs, renew, reentrant, permits/);
+    expect(define('key', { ttl: 5 })).not.toThrow(/signal/);
   });
 
   it('a static method', () => {
