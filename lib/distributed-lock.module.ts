@@ -8,8 +8,10 @@ import {
 } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
 import { LockConfigError } from './core/errors.js';
+import { formatReason } from './core/format.js';
 import { OptionErrors } from './core/option-errors.js';
 import {
+  BELONGS_INTO_FACTORY,
   type DistributedLockFactoryOptions,
   type DistributedLockModuleAsyncOptions,
   type DistributedLockModuleOptions,
@@ -47,7 +49,7 @@ export class DistributedLockModule implements OnModuleInit {
   static forRootAsync(options: DistributedLockModuleAsyncOptions): DynamicModule {
     const { name, isGlobal, imports = [] } = { ...options };
     const errors = new OptionErrors();
-    errors.object('options', options, ASYNC_OPTIONS);
+    errors.object('options', options, ASYNC_OPTIONS, BELONGS_INTO_FACTORY);
     errors.throwIfAny('Wrong options of DistributedLockModule.forRootAsync()');
     return createDynamicModule(
       { name, isGlobal },
@@ -104,6 +106,28 @@ const createOptionsProvider = (
   inject,
 });
 
+type OptionsFactory = NonNullable<DistributedLockModuleAsyncOptions['useFactory']>;
+
+/** The factory; if it throws because `inject` names fewer providers than it has parameters, the error says so. */
+const withInjectCheck =
+  (useFactory: OptionsFactory, inject: readonly unknown[] = []): OptionsFactory =>
+  async (...dependencies: unknown[]) => {
+    try {
+      return await useFactory(...dependencies);
+    } catch (cause) {
+      if (useFactory.length <= inject.length || cause instanceof LockConfigError) throw cause;
+      throw missingInjectError(useFactory.length, inject.length, cause);
+    }
+  };
+
+const missingInjectError = (parameters: number, injected: number, cause: unknown) =>
+  new LockConfigError(
+    `DistributedLockModule.forRootAsync(): useFactory threw "${formatReason(cause)}". It has ` +
+      `${parameters} parameter${parameters === 1 ? '' : 's'}, but inject names ${injected} provider${injected === 1 ? '' : 's'}, so ` +
+      `the others are undefined. Name one for each parameter, such as inject: [ConfigService].`,
+    { cause },
+  );
+
 function createAsyncProviders({
   useFactory,
   useClass,
@@ -116,7 +140,7 @@ function createAsyncProviders({
       `DistributedLockModule.forRootAsync(): expected exactly one of useFactory, useClass and useExisting, got ${given.length}.`,
     );
   }
-  if (useFactory) return [createOptionsProvider(useFactory, inject)];
+  if (useFactory) return [createOptionsProvider(withInjectCheck(useFactory, inject), inject)];
   const createOptions = (instance: unknown) => {
     const factory = instance as Partial<DistributedLockOptionsFactory>;
     if (typeof factory.createDistributedLockOptions === 'function')

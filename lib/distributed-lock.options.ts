@@ -122,6 +122,7 @@ const OPTION_NAMES = [
   'jobs',
 ] as const;
 export const DEFAULT_NAMESPACE = 'lock';
+const FOR_ROOT_ASYNC = 'write DistributedLockModule.forRootAsync({ useFactory })';
 const BESIDE_FACTORY = 'write it beside useFactory, because Nest needs it before the factory runs';
 /** Where options belong that are often written at the top, or returned by a factory. */
 const MISPLACED: Readonly<Record<string, string>> = {
@@ -132,7 +133,23 @@ const MISPLACED: Readonly<Record<string, string>> = {
   abortGraceMs: 'write shutdown: { abortGraceMs }',
   name: BESIDE_FACTORY,
   isGlobal: BESIDE_FACTORY,
+  useFactory: FOR_ROOT_ASYNC,
+  useClass: FOR_ROOT_ASYNC,
+  useExisting: FOR_ROOT_ASYNC,
+  url: 'write backend: redisBackend({ url })',
+  client: 'write backend: redisBackend({ client })',
+  clients: 'write backend: redlockBackend({ clients })',
+  dataSource: 'write backend: typeormBackend({ dataSource })',
+  hosts: 'write backend: etcdBackend({ hosts })',
+  servers: 'write backend: zookeeperBackend({ servers })',
 };
+/** Where options belong that are written beside `useFactory`. */
+export const BELONGS_INTO_FACTORY: Readonly<Record<string, string>> = Object.fromEntries(
+  OPTION_NAMES.map((name) => [
+    name,
+    'return it from useFactory, or write DistributedLockModule.forRoot() if there is no factory',
+  ]),
+);
 const WRONG_OPTIONS = 'Wrong DistributedLockModule options';
 const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;

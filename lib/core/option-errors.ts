@@ -64,8 +64,13 @@ export class OptionErrors {
   }
 
   oneOf(path: string, value: unknown, choices: readonly string[]): void {
+    if (value !== undefined) this.requiredOneOf(path, value, choices);
+  }
+
+  requiredOneOf(path: string, value: unknown, choices: readonly string[]): void {
+    if (choices.includes(value as string)) return;
     const expected = choices.map((choice) => `'${choice}'`).join(' or ');
-    this.expect(path, value, expected, choices.includes(value as string));
+    this.add(`expected ${path} to be ${expected}, got ${formatValue(value)}`);
   }
 
   text(path: string, value: unknown, limits: { max: number }): void {

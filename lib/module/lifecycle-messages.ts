@@ -12,6 +12,11 @@ export function duplicateModuleMessage(name: string | undefined, count: number):
   );
 }
 
+export const testingBesideModuleMessage = (count: number) =>
+  `Expected one DistributedLockModule in the application, found ${count}, and one is LockTestingModule. In a test, do not import ` +
+  `LockTestingModule beside the module of the application, but replace that: ` +
+  `.overrideModule(DistributedLockModule).useModule(LockTestingModule.forRoot()).`;
+
 export const missingSchedulerWarning = (keys: readonly string[]) =>
   `The scheduler of @nestjs/schedule is missing, so this process ` +
   (keys.length === 1

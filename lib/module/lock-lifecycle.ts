@@ -33,6 +33,7 @@ import {
   longDrainWarning,
   missingSchedulerWarning,
   stillHeldWarning,
+  testingBesideModuleMessage,
   unguardedJobWarning,
 } from './lifecycle-messages.js';
 import { registerDataSources } from './data-source-registration.js';
@@ -98,7 +99,7 @@ export class LockLifecycle
   }
 
   get [LIFECYCLE]() {
-    return { name: this.#parts.name };
+    return { name: this.#parts.name, isTest: this.#parts.options.isTest };
   }
 
   async onModuleInit(): Promise<void> {
@@ -162,8 +163,14 @@ export class LockLifecycle
   /** With two services under one token, Nest would inject whichever it finds first. */
   #throwIfDuplicate(): void {
     const { name, discovery } = this.#parts;
-    const all = discovery.getProviders().filter(({ instance }) => isLifecycle(instance, name));
-    if (all.length > 1) throw new LockConfigError(duplicateModuleMessage(name, all.length));
+    const providers = discovery.getProviders().map(({ instance }) => instance as unknown);
+    const all = providers.filter((instance) => isLifecycle(instance, name));
+    if (all.length < 2) return;
+    const tests = all.filter((lifecycle) => lifecycle[LIFECYCLE].isTest);
+    const isMixed = tests.length > 0 && tests.length < all.length;
+    throw new LockConfigError(
+      isMixed ? testingBesideModuleMessage(all.length) : duplicateModuleMessage(name, all.length),
+    );
   }
 
   #checkLockedKinds(): void {
@@ -217,7 +224,7 @@ export class LockLifecycle
 }
 
 /** Checks with `in` first: a strict proxy throws when an unknown property is read. */
-const isLifecycle = (value: unknown, name: string | undefined) =>
+const isLifecycle = (value: unknown, name: string | undefined): value is LockLifecycle =>
   typeof value === 'object' &&
   value !== null &&
   LIFECYCLE in value &&

@@ -14,6 +14,7 @@ import {
   LockService,
   getLockServiceToken,
 } from '../../lib/index.js';
+import { LockTestingModule } from '../../lib/testing/index.js';
 
 const closing: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -271,6 +272,9 @@ describe('DistributedLockModule', () => {
     ['a function', { backend: memoryBackend }, 'got a function: call it, as in redisBackend({ url })'],
     ['a client', { backend: { duplicate: () => undefined } }, 'write redisBackend({ client })'],
     ['a data source', { backend: { initialize: () => undefined } }, 'write typeormBackend({ dataSource })'],
+    ['a factory', { useFactory: backendOnly }, 'write DistributedLockModule.forRootAsync({ useFactory })'],
+    ['a url', { url: 'redis://localhost' }, 'write backend: redisBackend({ url })'],
+    ['a data source of options', { dataSource: {} }, 'write backend: typeormBackend({ dataSource })'],
   ])('says where %s belongs', async (_, options, hint) => {
     const given = options as DistributedLockModuleOptions;
     await expect(booted(DistributedLockModule.forRoot(given))).rejects.toThrow(hint);
@@ -279,6 +283,43 @@ describe('DistributedLockModule', () => {
   it('refuses async options that it does not know', () => {
     const options = { namespace: 'shop', useFactory: () => ({ backend: memoryBackend() }) };
     expect(() => DistributedLockModule.forRootAsync(options)).toThrow(/no option 'namespace'/);
+  });
+
+  it('says that options without a factory belong to forRoot()', () => {
+    const options = { backend: memoryBackend(), inject: [] };
+    expect(() => DistributedLockModule.forRootAsync(options)).toThrow(
+      "no option 'backend'; return it from useFactory, or write DistributedLockModule.forRoot() if there is no factory",
+    );
+  });
+
+  it.each([
+    ['at once', ({ backend }: Settings) => ({ backend })],
+    ['later', async ({ backend }: Settings) => ({ backend })],
+  ])('names inject if a factory without it throws %s, and keeps the cause', async (_, useFactory) => {
+    const failure = await booted(DistributedLockModule.forRootAsync({ useFactory })).catch(
+      (error: unknown) => error,
+    );
+    expect(failure).toBeInstanceOf(LockConfigError);
+    const { message, cause } = failure as LockConfigError;
+    expect(message).toMatch(
+      /useFactory threw "Cannot destructure.*has 1 parameter, but inject names 0 providers.*inject: \[/,
+    );
+    expect(cause).toBeInstanceOf(TypeError);
+  });
+
+  it('leaves the error of a factory unchanged if inject names all of its parameters', async () => {
+    const reason = new TypeError('not yet');
+    const useFactory = (_: Settings) => Promise.reject(reason);
+    const module = { imports: [SettingsModule], inject: [Settings], useFactory };
+    await expect(booted(DistributedLockModule.forRootAsync(module))).rejects.toBe(reason);
+  });
+
+  it('says how a test replaces the module if LockTestingModule is imported beside it', async () => {
+    await expect(
+      booted(DistributedLockModule.forRoot(backendOnly()), LockTestingModule.forRoot()),
+    ).rejects.toThrow(
+      /found 2, and one is LockTestingModule.*\.overrideModule\(DistributedLockModule\)\.useModule\(LockTestingModule\.forRoot\(\)\)/,
+    );
   });
 
   it('reports one error for a lease that is no number', async () => {

@@ -33,7 +33,7 @@ export interface DistributedLockEntityOptions {
 export function distributedLockEntity(options: DistributedLockEntityOptions): EntitySchema {
   const errors = new OptionErrors();
   const { type, table } = errors.object('options', options, ['type', 'table']);
-  errors.oneOf('options.type', type ?? null, SUPPORTED_TYPES);
+  errors.requiredOneOf('options.type', type, SUPPORTED_TYPES);
   collectTableErrors(errors, table, type);
   errors.throwIfAny('Wrong options of distributedLockEntity');
   const { name, schema } = parseTableName(options.table ?? DEFAULT_TABLE);

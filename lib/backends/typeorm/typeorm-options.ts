@@ -73,7 +73,7 @@ export function resolveTypeormOptions(options: unknown): ResolvedTypeormOptions 
   const isObject = typeof dataSource === 'object' && dataSource !== null;
   const type = isObject ? optionsOf(dataSource as DataSource).type : undefined;
   const missing = formatValue(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
-  if (isObject) errors.oneOf('options.dataSource.type', type ?? null, SUPPORTED_TYPES);
+  if (isObject) errors.requiredOneOf('options.dataSource.type', type, SUPPORTED_TYPES);
   else errors.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
   if (isObject) collectUnsetAddressErrors(errors, dataSource);
   collectTableErrors(errors, table, type);

@@ -24,6 +24,12 @@ describe('the options of typeormBackend', () => {
     );
   });
 
+  it('says that the type is missing when it gets a URL alone', () => {
+    expect(errorOf({ dataSource: { url: 'postgres://db' } })).toContain(
+      "expected options.dataSource.type to be 'postgres' or 'mysql' or 'mariadb' or 'better-sqlite3', got undefined.",
+    );
+  });
+
   it('reports all errors at once', () => {
     const wrong = { dataSource: 'db', table: 'a b', createTable: 'yes', tokenMemoryMs: 0, schema: 'x' };
     const message = errorOf(wrong);
