@@ -48,6 +48,13 @@ const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'a live run that has extended its lease is reported as dead',
+    file: 'lib/schedule/recovery/dead-run-reporter.ts',
+    find: 'if (first.remainingMs <= this.#leaseMsOf(job)) return run;',
+    replace: 'if (first.remainingMs > 0) return run;',
+    specs: ['test/unit/schedule/recovery/dead-run-reporter'],
+  },
+  {
     title: 'a tick that was only passed over is run as a dead run',
     file: 'lib/schedule/recovery/dead-run-watcher.ts',
     find: "if (origin === 'no-run') {",

@@ -9,7 +9,7 @@ const RENEWED_UNTIL_RATIO = 0.5;
 /**
  * The run may have a different lease than the job has in this replica, as in a rolling deployment that changes `leaseMs`.
  * Whatever the lease is, a live run has about two thirds of it left or more. So it also has at least about two thirds of what
- * remained at an earlier check.
+ * remained at an earlier check, unless it had called `extend()`: its renewals then change nothing until the end is near.
  */
 const RECHECK_AT_RATIO = 0.55;
 const NOT_RENEWED_RATIO = 0.6;
@@ -72,19 +72,32 @@ export class DeadRunReporter {
 
   /** Resolves, after a part of a lease, with `null` if there is no run, and `undefined` if it was renewed or a new one began. */
   async #findOverdueRun(job: Job, storeKey?: string): Promise<LockRecord | null | undefined> {
-    const { clock, stopping } = this.#locks;
-    const first = await this.#locks.jobs.inspectRun(job.key, storeKey);
-    if (!first) return null;
-    const recheckAtMs = Math.min(this.#overdueMsOf(job), first.remainingMs * RECHECK_AT_RATIO);
-    await sleep(clock, first.remainingMs - recheckAtMs, stopping);
-    const run = stopping.aborted ? null : await this.#locks.jobs.inspectRun(job.key, storeKey);
-    if (!run) return null;
-    const isOverdue = run.remainingMs <= first.remainingMs * NOT_RENEWED_RATIO;
-    return isOverdue && run.fencingToken === first.fencingToken ? run : undefined;
+    let first = await this.#locks.jobs.inspectRun(job.key, storeKey);
+    while (first) {
+      const recheckAtMs = Math.min(this.#overdueMsOf(job), first.remainingMs * RECHECK_AT_RATIO);
+      const run = await this.#inspectIn(first.remainingMs - recheckAtMs, job, storeKey);
+      if (!run) return null;
+      const isRenewed = run.remainingMs > first.remainingMs * NOT_RENEWED_RATIO;
+      if (isRenewed || run.fencingToken !== first.fencingToken) return undefined;
+      if (first.remainingMs <= this.#leaseMsOf(job)) return run;
+      // It may have called `extend()`, so one check more shows whether it is renewed with its own lease.
+      first = run;
+    }
+    return null;
   }
 
-  #overdueMsOf({ options }: Job): number {
-    return (options.leaseMs ?? this.#locks.defaultLeaseMs) * RENEWED_UNTIL_RATIO;
+  async #inspectIn(delayMs: number, job: Job, storeKey?: string): Promise<LockRecord | null> {
+    const { clock, stopping } = this.#locks;
+    await sleep(clock, delayMs, stopping);
+    return stopping.aborted ? null : this.#locks.jobs.inspectRun(job.key, storeKey);
+  }
+
+  #leaseMsOf({ options }: Job): number {
+    return options.leaseMs ?? this.#locks.defaultLeaseMs;
+  }
+
+  #overdueMsOf(job: Job): number {
+    return this.#leaseMsOf(job) * RENEWED_UNTIL_RATIO;
   }
 
   #report(
