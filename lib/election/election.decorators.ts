@@ -45,8 +45,8 @@ export interface OnElectedOptions extends ElectionHandlerOptions, ElectionOption
  *
  * The method may run for as long as the term. When `term.signal` aborts, return from it: until it has ended, the
  * leadership is not released and this process is not a candidate again. If the method returns earlier or throws, the
- * process stays leader. An error is logged and published as `leader-failed`. Inside, `currentLock()` returns the lock
- * of the term.
+ * process stays leader. An error is logged and published as `leader-failed`. If the method returns a stream, an iterator
+ * or an Observable, that is an error too. Inside, `currentLock()` returns the lock of the term.
  *
  * @throws LockConfigError when the class is defined, if the name or the options are wrong
  */

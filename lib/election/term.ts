@@ -3,6 +3,7 @@ import type { RevokeReason } from '../core/events.js';
 import { withJson } from '../core/json.js';
 import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { WheelTimer } from '../core/timer-wheel.js';
+import { rejectStream } from '../decorators/reject-stream.js';
 import type { LeaderTerm } from './candidate.interface.js';
 import type { Election, ElectionHandler } from './election.js';
 
@@ -99,9 +100,10 @@ export class Term {
     this.#stopTimeout();
   }
 
-  /** Runs a handler as work of the term. Its errors are emitted as `leader-failed`. */
+  /** Runs a handler as work of the term. Its errors are emitted as `leader-failed`, and so is a stream that it returns. */
   runHandler({ location, run }: ElectionHandler): void {
-    this.runWork(location, () => run(this.leaderTerm)).catch((error: unknown) => {
+    const work = async () => rejectStream(await run(this.leaderTerm), location);
+    this.runWork(location, work).catch((error: unknown) => {
       const { locks, name: election } = this.#election;
       locks.events.emit('leader-failed', { election, term: this.leaderTerm.number, method: location, error });
     });

@@ -94,8 +94,8 @@ export class CronRuns {
 
   /**
    * Guards a job that you add through `SchedulerRegistry`. Use the returned function as its `onTick`. Like
-   * `@SingletonCron`, it runs the body once in the cluster for each tick of the schedule. Errors of the body are logged
-   * by Nest's scheduler logger.
+   * `@SingletonCron`, it runs the body once in the cluster for each tick of the schedule. The body must return a complete
+   * value, no stream. Errors of the body are logged by Nest's scheduler logger.
    *
    * When you delete the job, call `onTick[Symbol.dispose]()`. The process then no longer takes part in the job and its
    * `leader` election, and further calls run nothing. The same happens if `onTick` is garbage-collected, so keep a

@@ -3,6 +3,7 @@ import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
+import { rejectStream } from '../decorators/reject-stream.js';
 import type { Elections } from '../election/elections.js';
 import { checkJobOptions } from './claim-params.js';
 import { JobInvoker, type RegisteredJob } from './job-invoker.js';
@@ -160,7 +161,7 @@ export class JobRunner {
   async #callBody(job: Job, run: CronRun, body: JobBody): Promise<unknown> {
     this.#jobsByRun.set(run, job);
     try {
-      return await body(run);
+      return rejectStream(await body(run), `The job '${job.key}'`);
     } finally {
       this.#jobsByRun.delete(run);
     }

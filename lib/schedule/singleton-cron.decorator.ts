@@ -38,6 +38,9 @@ export interface SingletonCronGuard {
  * it, or, with a `deployKey`, the `@Timeout`. The method receives a {@link CronRun}. During a run, a call of the super
  * class's method and a call that passes on the `CronRun` belong to that run. Every other call claims a tick.
  *
+ * The method must return a complete value: if it returns a stream, an iterator or an Observable, the run has failed, as
+ * under `@Locked`.
+ *
  * If the replica dies during a run, later ticks are skipped until the lease ends, and the tick is not run again. With
  * `onDeadRun: 'retry'` another replica then runs it again.
  *

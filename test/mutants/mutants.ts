@@ -48,6 +48,20 @@ const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'a job may return a stream, whose work goes on without its lock',
+    file: 'lib/schedule/job-runner.ts',
+    find: "return rejectStream(await body(run), `The job '${job.key}'`);",
+    replace: 'return await body(run);',
+    specs: ['test/nest/job-results'],
+  },
+  {
+    title: 'a method of a term may return a stream, which nothing waits for',
+    file: TERM,
+    find: 'rejectStream(await run(this.leaderTerm), location)',
+    replace: 'run(this.leaderTerm)',
+    specs: ['test/unit/election/term'],
+  },
+  {
     title: 'a live run that has extended its lease is reported as dead',
     file: 'lib/schedule/recovery/dead-run-reporter.ts',
     find: 'if (first.remainingMs <= this.#leaseMsOf(job)) return run;',

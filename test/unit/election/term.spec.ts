@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { LockLostError, LockShutdownError } from '../../../lib/core/errors.js';
 import { currentLock } from '../../../lib/core/lock-context.js';
@@ -145,6 +146,27 @@ describe('the work of a term', () => {
     expect(candidate.isLeader()).toBe(true);
     expect(other.isRunning).toBe(true);
     expect(messages('leader-failed')).toMatchObject([{ election: 'boss', method: 'Boss.work', error }]);
+  });
+
+  it.each<[string, () => unknown]>([
+    ['a Readable stream', () => Readable.from([1])],
+    ['an Observable', () => ({ subscribe: () => undefined, pipe: () => undefined })],
+    ['an async iterable', () => ({ [Symbol.asyncIterator]: () => undefined })],
+  ])('that returns %s, which nothing would wait for, has failed', async (kind, run) => {
+    const { clock, ours, messages } = electionFixture();
+    ours.elections.onElected('boss', { location: 'Boss.work', run: () => Promise.resolve(run()) });
+    ours.elections.onRevoked('boss', { location: 'Boss.tidy', run });
+    const candidate = ours.elections.join('boss');
+    await clock.advance(0);
+    expect(candidate.isLeader()).toBe(true);
+    await candidate.resign();
+    const error: unknown = expect.objectContaining({
+      message: expect.stringContaining(`got ${kind}`) as string,
+    });
+    expect(messages('leader-failed')).toMatchObject([
+      { method: 'Boss.work', error },
+      { method: 'Boss.tidy', error },
+    ]);
   });
 
   it('that ends after its signal delays the election of the next leader', async () => {
