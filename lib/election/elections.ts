@@ -61,11 +61,15 @@ export class Elections {
   /**
    * Joins an election for a job. Its handler runs when a term begins. The returned function removes the job; the process then
    * leaves the election, unless something else has joined it.
+   *
+   * @throws LockConfigError for a wrong name, or if the store does not allow the lease of the election
    */
   joinForJob(name: string, handler: ElectionHandler): () => void {
-    const { elected } = this.#electionOf(name);
+    // May throw, so the handler is added after it.
+    const candidate = this.#findOrCreateCandidate(name, {});
+    const { elected } = candidate.election;
     elected.push(handler);
-    const leave = this.#findOrCreateCandidate(name, {}).addJob();
+    const leave = candidate.addJob();
     this.startDeferred(name);
     return () => {
       const index = elected.indexOf(handler);

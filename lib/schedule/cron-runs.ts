@@ -106,7 +106,8 @@ export class CronRuns {
    * change the ticks. To change them, delete the `CronJob`, call `guard()` with the new time, and add another `CronJob`
    * with the result. A warning is logged if a `CronJob` with another schedule calls this function.
    *
-   * @throws LockConfigError for a wrong key, option or body, or if a method with `@SingletonCron` has this key
+   * @throws LockConfigError for a wrong key, option or body, if a method with `@SingletonCron` has this key, or if the store
+   *   does not allow a lease of the job or of its election. Then an earlier guard of the key remains.
    */
   guard(key: string, options: GuardOptions, body: (run: CronRun) => unknown): GuardedTick {
     return guardJob({ runner: this.#runner, locks: this.#locks, key, options, body });

@@ -48,6 +48,27 @@ const FENCED_VALUES = 'lib/backends/redis/fenced-values.ts';
 
 export const mutants: readonly Mutant[] = [
   {
+    title: 'a guard that throws has replaced the earlier guard of its key',
+    file: 'lib/schedule/registry/job-registry.ts',
+    find: '    const guarded: GuardedJob = {',
+    replace: `    this.#guardedJobs.set(key, { key, reference, deactivate: () => undefined });
+    const guarded: GuardedJob = {`,
+    specs: ['test/unit/schedule/refused-guards'],
+  },
+  {
+    title: 'a guard that throws leaves its handler in the election',
+    file: 'lib/election/elections.ts',
+    find: `    const candidate = this.#findOrCreateCandidate(name, {});
+    const { elected } = candidate.election;
+    elected.push(handler);
+`,
+    replace: `    const { elected } = this.#electionOf(name);
+    elected.push(handler);
+    const candidate = this.#findOrCreateCandidate(name, {});
+`,
+    specs: ['test/unit/schedule/refused-guards'],
+  },
+  {
     title: 'a job may return a stream, whose work goes on without its lock',
     file: 'lib/schedule/job-runner.ts',
     find: "return rejectStream(await body(run), `The job '${job.key}'`);",

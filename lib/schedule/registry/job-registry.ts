@@ -58,15 +58,19 @@ export class JobRegistry {
     if (leader !== undefined) this.#parts.elections.deferUntilFiring(leader, () => job.isFiring());
   }
 
-  /** Adds a job that was created at run time, in place of an earlier one with its key. The returned function removes it. */
+  /**
+   * Adds a job that was created at run time, in place of an earlier one with its key. The returned function removes it.
+   *
+   * @throws LockConfigError if it cannot join its election. Then the earlier job remains.
+   */
   addGuarded(job: Job): () => void {
     const { key } = job;
     const reference: JobReference = this.#parts.keepsJobs ? { deref: () => job } : new WeakRef(job);
-    const guarded: GuardedJob = { key, reference, deactivate: () => undefined };
+    const guarded: GuardedJob = { key, reference, deactivate: this.#join(job, reference) };
     const previous = this.#guardedJobs.get(key);
     this.#guardedJobs.set(key, guarded);
     this.#finalizationRegistry.register(job, guarded, guarded);
-    guarded.deactivate = this.#activate(job, reference);
+    this.#recover(reference);
     // Only now: without a job, the process would leave their election.
     if (previous) this.#deactivate(previous);
     return () => this.#remove(guarded);
@@ -141,15 +145,20 @@ export class JobRegistry {
   }
 
   /** Joins the job's election, and starts its recovery if {@link start} was called. The returned function ends the activation. */
-  #activate({ key: location, options: { leader } }: Job, reference: JobReference): () => void {
+  #activate(job: Job, reference: JobReference): () => void {
+    const leave = this.#join(job, reference);
+    this.#recover(reference);
+    return leave;
+  }
+
+  /** Joins the job's election, if it has one. The returned function leaves it. */
+  #join({ key: location, options: { leader } }: Job, reference: JobReference): () => void {
     const { elections, stopping } = this.#parts;
+    if (leader === undefined || stopping.aborted) return () => undefined;
     // Each new term starts a recovery, because ticks may have passed while no process led.
     const run = () => this.#recover(reference);
     const isFiring = () => reference.deref()?.isFiring() ?? false;
-    const isCandidate = leader !== undefined && !stopping.aborted;
-    const leave = isCandidate ? elections.joinForJob(leader, { location, run, isFiring }) : () => undefined;
-    this.#recover(reference);
-    return leave;
+    return elections.joinForJob(leader, { location, run, isFiring });
   }
 
   #recover(reference: JobReference): void {
