@@ -2236,7 +2236,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a locked transaction is committed after the release',
     file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
-    find: 'locks.withLock(key, acquireOptions, inTransaction);',
+    find: 'locks.withLock(keys, acquireOptions, inTransaction);',
     replace:
       'dataSource.transaction((manager) => locks.withLock(key, acquireOptions, async (lock) => work(manager, lock)));',
     specs: ['test/resource/locked-transaction'],

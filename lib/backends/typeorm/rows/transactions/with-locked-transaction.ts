@@ -4,6 +4,7 @@ import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
 import type { InternalLock } from '../../../../core/leases/internal-lock.js';
 import type { Lock } from '../../../../core/lock.js';
+import type { LockKey } from '../../../../core/locks.js';
 import { runInTransactionContext } from '../../../../core/open-transactions.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
 import { isInProcess, managerOf } from '../database.js';
@@ -24,7 +25,7 @@ type Work<T> = (manager: EntityManager, lock: Lock) => T | Promise<T>;
 /** The used part of a lock service. */
 interface LockProvider {
   readonly defaultWaitMs?: number;
-  withLock<T>(key: string, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
+  withLock<T>(key: LockKey, options: AcquireOptions, work: (lock: Lock) => Promise<T>): Promise<T>;
 }
 
 /**
@@ -39,6 +40,8 @@ interface LockProvider {
  *   await fencedUpdate(manager, Product, { id }, { stock: product.stock - 1 }, lock);
  * });
  * ```
+ *
+ * A list of keys locks all of them or none: write each row with `lock.fencingTokenOf(key)`.
  *
  * If the lock is lost before COMMIT is sent, the transaction is rolled back. A process that is suspended just before it
  * sends COMMIT may still commit late, and so may a COMMIT without an answer after the end of the lease. To prevent both, read
@@ -66,25 +69,27 @@ interface LockProvider {
  */
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
-  key: string,
+  key: string | readonly string[],
   work: Work<T>,
 ): Promise<T>;
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
-  key: string,
+  key: string | readonly string[],
   options: LockedTransactionOptions,
   work: Work<T>,
 ): Promise<T>;
 export async function withLockedTransaction<T>(
   dataSource: DataSource,
-  key: string,
+  keys: LockKey,
   ...rest: [Work<T>] | [LockedTransactionOptions, Work<T>]
 ): Promise<T> {
   const work: unknown = rest.at(-1);
-  if (!isWork<T>(work)) throw argumentsError(dataSource, key, work);
+  if (!isWork<T>(work)) throw argumentsError(dataSource, keys, work);
+  const key = [keys].flat().join(', ');
+  requireDataSource(dataSource, key);
   const options = rest.length > 1 ? (rest[0] as LockedTransactionOptions) : {};
   const { locks = findLocksOf(dataSource), ...acquireOptions } = options;
-  checkAcquireOptions(acquireOptions);
+  checkAcquireOptions(typeof options === 'object' ? acquireOptions : options);
   throwIfInTransaction(managerOf(dataSource).queryRunner, key);
   if (!locks) throw noLocksError(dataSource, key);
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
@@ -97,7 +102,7 @@ export async function withLockedTransaction<T>(
   };
   // The connection comes before the lock: a holder that waits for the connection could block the transaction that has the
   // connection and waits for the lock.
-  const runWithLock = () => locks.withLock(key, acquireOptions, inTransaction);
+  const runWithLock = () => locks.withLock(keys, acquireOptions, inTransaction);
   try {
     return await (hasOneConnection
       ? runQueuedTransaction(dataSource, { name: `lock "${key}"`, key, waitMs, signal }, runWithLock)
@@ -166,6 +171,16 @@ const lostAtCommitError = (key: string, cause: LockLostError) =>
     `Lock "${key}" was lost while its transaction was being committed. It is committed: do not repeat it.`,
     { key, cause },
   );
+
+/** @throws LockConfigError for an entity manager or a repository: the transaction is begun here */
+function requireDataSource(value: object, key: string): void {
+  if (Object(value) === value && 'createQueryRunner' in value && 'manager' in value) return;
+  throw new LockConfigError(
+    `withLockedTransaction() expects a DataSource, got ${formatValue(value)}. It begins the transaction itself: pass the data ` +
+      `source, and use the manager that your work receives.`,
+    { key },
+  );
+}
 
 /**
  * An open transaction of the caller would be committed after the lock is released.
