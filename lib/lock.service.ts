@@ -10,9 +10,6 @@ import { SharedAcrossCopies } from './core/package-copies.js';
 import type { StoreHealthResult } from './core/store-health.js';
 import { createInjectDecorator } from './decorators/decorated-method.js';
 
-const WAIT_WITHOUT_WAITING =
-  'Expected no options.waitMs, got one. tryAcquire() does not wait: remove waitMs, or call acquire().';
-
 /** Acquires locks. A lock is a lease that can be lost: see {@link Lock.signal} and {@link Lock.fencingToken}. */
 @SharedAcrossCopies('LockService')
 export class LockService {
@@ -47,15 +44,9 @@ export class LockService {
 
   /**
    * Tries once to acquire the lock, and does not wait. Returns `null` if another caller holds the key, or one of them.
-   * Throws what {@link acquire} throws, except `LockTimeoutError`. The options have no `waitMs`: it is refused with a
-   * `LockConfigError`.
+   * Throws what {@link acquire} throws, except `LockTimeoutError`. The options are those of `acquire`; `waitMs` has no effect.
    */
-  async tryAcquire(
-    key: string | readonly string[],
-    options?: Omit<AcquireOptions, 'waitMs'>,
-  ): Promise<Lock | null> {
-    const { waitMs } = Object(options) as AcquireOptions;
-    if (waitMs !== undefined) throw new LockConfigError(WAIT_WITHOUT_WAITING, { key: String(key) });
+  tryAcquire(key: string | readonly string[], options?: AcquireOptions): Promise<Lock | null> {
     return this.#locks.tryAcquire(key, options);
   }
 

@@ -407,24 +407,6 @@ describe('LockService refuses', () => {
     await expect(locks.acquire('key', options as object)).rejects.toThrow(message);
   });
 
-  it.each([2_000, 0, Infinity])('waitMs: %j for tryAcquire, which does not wait', async (waitMs) => {
-    const locks = await service();
-    const options: AcquireOptions = { waitMs };
-    const refused = locks.tryAcquire('key', options);
-    await expect(refused).rejects.toThrow(LockConfigError);
-    await expect(refused).rejects.toThrow(/tryAcquire\(\) does not wait: remove waitMs, or call acquire\(\)/);
-    // @ts-expect-error the type does not include waitMs
-    await expect(locks.tryAcquire('key', { waitMs })).rejects.toThrow(LockConfigError);
-  });
-
-  it('no waitMs among the defaults of the module, nor one that is undefined', async () => {
-    const module = DistributedLockModule.forRoot({ backend: memoryBackend(), defaults: { waitMs: 5 } });
-    const locks = (await booted(module)).get(LockService);
-    const options = { waitMs: undefined } as unknown as AcquireOptions;
-    for (const lock of [await locks.tryAcquire('one'), await locks.tryAcquire('two', options)])
-      expect(await lock?.release()).toBe(true);
-  });
-
   it('milliseconds in place of the options, and says how to write a lease', async () => {
     const locks = await service();
     const lease = 5_000 as unknown as AcquireOptions;
