@@ -76,6 +76,7 @@ export function resolveTypeormOptions(options: unknown): ResolvedTypeormOptions 
   if (isObject) errors.requiredOneOf('options.dataSource.type', type, SUPPORTED_TYPES);
   else errors.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
   if (isObject) collectUnsetAddressErrors(errors, dataSource);
+  if (isObject && type !== undefined) collectSchemeErrors(errors, dataSource, type);
   collectTableErrors(errors, table, type);
   errors.boolean('options.createTable', createTable);
   collectTokenMemoryErrors(errors, tokenMemoryMs);
@@ -120,6 +121,34 @@ function collectUnsetAddressErrors(errors: OptionErrors, dataSource: object): vo
   errors.add(
     `expected options.dataSource.${unset} to be where the database is, got undefined` +
       unsetVariableHint(`options.dataSource.${unset}`),
+  );
+}
+
+const POSTGRES = ['postgres'];
+const MYSQL = ['mysql', 'mariadb'];
+const NONE: readonly string[] = [];
+/** For which types of data sources a URL with the scheme is meant. Other schemes are not checked. */
+const TYPES_BY_SCHEME: Readonly<Record<string, readonly string[]>> = {
+  postgres: POSTGRES,
+  postgresql: POSTGRES,
+  mysql: MYSQL,
+  mariadb: MYSQL,
+  file: NONE,
+  sqlite: NONE,
+  libsql: NONE,
+  mongodb: NONE,
+  redis: NONE,
+  sqlserver: NONE,
+};
+
+/** TypeORM does not read the scheme of a URL: with that of another database, it would connect to localhost. */
+function collectSchemeErrors(errors: OptionErrors, dataSource: object, type: unknown): void {
+  const { url } = dataSource as { readonly url?: unknown };
+  const scheme = typeof url === 'string' ? url.slice(0, url.indexOf(':')) : '';
+  const types = Object.hasOwn(TYPES_BY_SCHEME, scheme) ? TYPES_BY_SCHEME[scheme] : undefined;
+  if (!types || types.includes(type as string)) return;
+  errors.add(
+    `expected options.dataSource.url to be the address of a ${String(type)} database, got one that begins with '${scheme}:'`,
   );
 }
 

@@ -71,6 +71,28 @@ describe('the options of typeormBackend', () => {
     },
   );
 
+  it.each([
+    ['postgres', 'file:./dev.db', 'file'],
+    ['postgres', 'mysql://user:secret@db/shop', 'mysql'],
+    ['mariadb', 'postgresql://db/shop', 'postgresql'],
+  ])('rejects the URL of another database for %s: %s', (type, url, scheme) => {
+    const message = errorOf({ dataSource: { type, url } });
+    expect(message).toContain(
+      `to be the address of a ${type} database, got one that begins with '${scheme}:'`,
+    );
+    expect(message).not.toContain('secret');
+  });
+
+  it.each([
+    ['postgres', 'postgresql://db'],
+    ['mariadb', 'mysql://db'],
+    ['mysql', 'mariadb://db'],
+    ['postgres', 'cloud-sql://db'],
+    ['postgres', 'db.example:5432'],
+  ])('takes the URL of a %s: %s', (type, url) => {
+    expect(() => typeormBackend({ dataSource: { type, url } as never })).not.toThrow();
+  });
+
   it.each([undefined, ''])(
     'rejects SQLite with %j as its file, which no other process could open',
     (database) => {
