@@ -118,6 +118,23 @@ it('what is left of an earlier claim is not deleted while the next one is on its
   expect(await isInStore(name)).toBe(true);
 });
 
+it('a claim is refused if its tick was claimed, and the run ended, while it was on its way', async () => {
+  const [parts, rival] = [open(), etcdBackend({ hosts: server.url })];
+  opened.push(rival);
+  const request = claimOf('overtaken');
+  const overtaking = { ...request, ...createAcquisitionId(request.key) };
+  let isOvertaken = false;
+  parts.connection.onTransaction = async ({ success }) => {
+    if (isOvertaken || !hasClaim(success)) return;
+    isOvertaken = true;
+    const { acquire } = await rival.execute({ acquire: [overtaking] }, TIMEOUT_MS);
+    expect(acquire).toMatchObject([{ kind: 'granted' }]);
+    await rival.execute({ release: [{ ...overtaking, hasEnded: true }] }, TIMEOUT_MS);
+  };
+  expect(await parts.ticks.claim(request, TIMEOUT_MS)).toMatchObject({ kind: 'refused', reason: 'claimed' });
+  expect(isOvertaken).toBe(true);
+});
+
 it('a job is paused and resumed although the session of the process has ended', async () => {
   const backend = etcdBackend({ hosts: server.url });
   opened.push(backend);

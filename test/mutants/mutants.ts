@@ -4050,7 +4050,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/backends/etcd/ticks/tick-claims.ts',
     find: '[isUnchanged(keyspace.tick(key), revision), isEmpty(keyspace.locksOf(key))],',
     replace: '[isEmpty(keyspace.locksOf(key))],',
-    specs: ['test/conformance/etcd.spec'],
+    specs: ['test/cluster/etcd-ticks'],
   },
   {
     title: 'etcd: the end of a run leaves its tick unfinished',
