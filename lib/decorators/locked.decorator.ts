@@ -157,7 +157,8 @@ export function Locked(
   }) as LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction>;
 }
 
-const INSTEAD_OF_SIGNAL = 'it would end the waits of all calls; set waitMs, or call withLock() with a signal';
+const INSTEAD_OF_SIGNAL =
+  'one signal would end the waits of all calls; set waitMs, or call withLock() with a signal';
 
 function checkOptions(options: LockedOptions, location: string, key: unknown): LockedOptions {
   const errors = new OptionErrors();

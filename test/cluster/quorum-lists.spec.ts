@@ -158,6 +158,19 @@ it('a release does not wait for the votes that the acquisition of its batch wait
   expect(waits.mock.calls.map(([{ timeoutMs }]) => timeoutMs)).toEqual([0, expect.any(Number)]);
 });
 
+it('a late reply gives no vote to a server that another one refuses, although a newer confirmation did not name it', async () => {
+  const [shared, a, b, late, away] = await serve(5);
+  expect(await grants(open([shared, a, b], SHORT))).toBe(true);
+  await kill(away!);
+  await askRedis(late!.url, (admin) => admin.call('CLIENT', 'PAUSE', '1600', 'WRITE'));
+  const backend = open([shared, late, away], SHORT);
+  // A release does not wait for votes. Its missing reply makes the late server silent, so the next confirmation leaves it out.
+  const release = [{ key: 'other', holder: randomUUID() }];
+  const releasing = backend.execute({ release }, LIMIT_MS);
+  expect(await grants(backend)).toBe(false);
+  await releasing;
+});
+
 it('nothing is confirmed after close, also if a request was waiting for that', async () => {
   const servers = await serve(3);
   for (const server of servers) server.kill('SIGSTOP');

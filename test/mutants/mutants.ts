@@ -1027,6 +1027,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-history'],
   },
   {
+    title: 'a server that was refused has a vote once it replies to an earlier confirmation (quorum)',
+    file: SERVER_LIST,
+    find: 'refused: [...refused, ...stillRefused]',
+    replace: 'refused',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a server list is confirmed after close',
     file: SERVER_LIST,
     find: 'if (!this.#isOpen) return;',
@@ -1036,16 +1043,16 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a server that confirms its list too late has no vote until the next confirmation',
     file: SERVER_LIST,
-    find: `this.#lateReplies.delete(lateReply);
+    find: `this.#late.delete(server);
       confirmVote?.();`,
-    replace: 'this.#lateReplies.delete(lateReply);',
+    replace: 'this.#late.delete(server);',
     specs: ['test/cluster/quorum-lists'],
   },
   {
     title: 'a request does not wait for servers that confirm their list too late',
     file: 'lib/backends/redis/quorum/servers/quorum-servers.ts',
-    find: 'if (!lateReply) return;',
-    replace: 'if (!lateReply || timeoutMs > 0) return;',
+    find: 'server.hasVote || this.#serverList.isLate(server)',
+    replace: 'server.hasVote',
     specs: ['test/cluster/quorum-lists'],
   },
   {

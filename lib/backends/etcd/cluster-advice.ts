@@ -35,7 +35,7 @@ function sizeAdvice(size: number): readonly string[] {
 
 /** The advice for a version, like `3.4.23`: none, or one sentence. */
 export function versionAdvice(version: string): readonly string[] {
-  const [major, minor = 0, patch = 0] = version.split(/[.-]/).map(Number);
+  const [major, minor = 0, patch = 0] = version.split(/[.+-]/).map(Number);
   const mendedPatch = FIRST_MENDED_PATCHES.get(minor);
   if (major !== 3 || mendedPatch === undefined || patch >= mendedPatch) return [];
   return [

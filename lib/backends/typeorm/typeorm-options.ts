@@ -137,11 +137,13 @@ const TYPES_BY_SCHEME: Readonly<Record<string, readonly string[]>> = {
   sqlite: NONE,
   libsql: NONE,
   mongodb: NONE,
+  prisma: NONE,
+  'prisma+postgres': NONE,
   redis: NONE,
   sqlserver: NONE,
 };
 
-/** TypeORM does not read the scheme of a URL: with that of another database, it would connect to localhost. */
+/** TypeORM does not read the scheme of a URL: it would connect to the server of another database, or to a host that the URL does not name. */
 function collectSchemeErrors(errors: OptionErrors, dataSource: object, type: unknown): void {
   const { url } = dataSource as { readonly url?: unknown };
   const scheme = typeof url === 'string' ? url.slice(0, url.indexOf(':')) : '';

@@ -52,7 +52,7 @@ export class Grant {
   #confirmedAt: Moment;
   #validUntilMs: number;
   #latestStoreEndMs: number;
-  /** Until when the store may keep an extension. */
+  /** The monotonic time until which an extension may last in the store. */
   #extendedUntilMs = -Infinity;
 
   constructor({ key, request, granted, sentAt, latestStoreEndMs }: GrantParts, clock: Clock) {

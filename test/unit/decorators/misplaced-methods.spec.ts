@@ -73,6 +73,6 @@ it.each([AbortSignal.timeout(600_000), new AbortController().signal])(
     const define = () =>
       (Locked('key', options) as MethodDecorator)({}, 'buy', { value: async () => undefined });
     expect(define).toThrow(LockConfigError);
-    expect(define).toThrow(/no option 'signal'; it would end the waits of all calls; set waitMs/);
+    expect(define).toThrow(/no option 'signal'; one signal would end the waits of all calls; set waitMs/);
   },
 );

@@ -53,7 +53,8 @@ export class QuorumHistory {
   ): Promise<readonly T[]> {
     const { all, needed } = this.#servers;
     const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs;
-    await this.#servers.waitUntilReady(timeouts);
+    const { serverLimitMs, timeoutMs } = timeouts;
+    await this.#servers.waitUntilReady({ serverLimitMs, timeoutMs: Math.max(timeoutMs - serverLimitMs, 0) });
     const sentAtMs = systemClock.monotonicMs();
     const leftMs = untilMs - sentAtMs;
     if (leftMs <= 0 || this.#servers.voting < needed)
@@ -66,7 +67,7 @@ export class QuorumHistory {
           const result = await server.withClient(run);
           if (server.hasVoteSince(sentAtMs)) results.push(result);
         } catch (cause) {
-          if (server.hasVote)
+          if (server.hasVote && server.isReachable)
             refusal = new Error(`${server.name} refused: ${formatReason(cause)}`, { cause });
         }
         if (results.length === needed) resolve();

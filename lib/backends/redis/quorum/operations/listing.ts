@@ -1,10 +1,11 @@
 import type { Redis } from 'ioredis';
+import { systemClock } from '../../../../core/clock.js';
 import type { ListRequest, ListedLock, LockPage } from '../../../../core/lock-record.js';
 import { wrongCursorError } from '../../../../core/list-options.js';
 import { type ScanTarget, listByScan } from '../../key-scan.js';
 import { keyOfVoteKey, voteKeyOf, votePatternOf } from '../server-call.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
-import { inspect } from './majority-queries.js';
+import { inspect, limitsUntil } from './majority-queries.js';
 
 interface Listing {
   readonly request: ListRequest;
@@ -22,6 +23,7 @@ export async function list(
   servers: QuorumServers,
   { request, keyPrefix, timeouts }: Listing,
 ): Promise<LockPage> {
+  const endsAtMs = systemClock.monotonicMs() + timeouts.timeoutMs;
   await servers.waitUntilReady(timeouts);
   const runOn = async <T>(name: string, run: (client: Redis) => Promise<T>): Promise<T> => {
     const server = servers.all.find((one) => one.name === name);
@@ -35,7 +37,7 @@ export async function list(
     }
   };
   const inspectKey = async (key: string): Promise<ListedLock | null> => {
-    const record = await inspect(servers, key, timeouts);
+    const record = await inspect(servers, key, limitsUntil(endsAtMs, timeouts));
     return record && { key, ...record };
   };
   const target: ScanTarget = {

@@ -4,6 +4,7 @@ import { delay } from '../../../../core/real-timers.js';
 import { rejectWhenRefused } from '../../../../core/requests/store-timeout.js';
 import type { TickState } from '../../../../core/tick.js';
 import { type ServerRequest, fixedWidth } from '../server-call.js';
+import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { runRounds } from './round.js';
 import { VoteCount, pauseVersionOf } from './vote-count.js';
@@ -27,11 +28,12 @@ export async function inspect(
   key: string,
   timeouts: Timeouts,
 ): Promise<LockRecord | null> {
+  const endsAtMs = systemClock.monotonicMs() + timeouts.timeoutMs;
   const [first, ...others] = await findHolder(servers, key, timeouts);
   if (first === undefined) return null;
   if (others.length + 1 >= servers.needed) return toLockRecord([first, ...others], servers.maxFailures);
   await delay(REFUSED_AFTER_MS);
-  const again = await findHolder(servers, key, timeouts);
+  const again = await findHolder(servers, key, limitsUntil(endsAtMs, timeouts));
   const isSame = again.some((reply) => holderOf(reply) === holderOf(first));
   return isSame ? toLockRecord(again, servers.maxFailures) : null;
 }
@@ -113,8 +115,7 @@ export async function setPaused(
   // The servers' clocks differ: with a time of its own on each, another majority could know an older tick.
   const nowTick = fixedWidth(Math.floor(servers.ballots.nowUs / 1_000) * 1_000);
   const command = `pause ${isPaused ? 'P' : 'R'}${fixedWidth(version)} ${keepsTick} ${nowTick}`;
-  const timeoutMs = Math.max(endsAtMs - systemClock.monotonicMs(), 1);
-  const serverLimitMs = Math.min(timeouts.serverLimitMs, timeoutMs);
+  const { timeoutMs, serverLimitMs } = limitsUntil(endsAtMs, timeouts);
   await rejectWhenRefused(systemClock, serverLimitMs, async (onSend) => {
     onSend();
     const request = { key, holder: '', command };
@@ -140,19 +141,29 @@ interface TimedReply {
   readonly timeUs: number;
 }
 
-/** As {@link query}, for a request that changes nothing: repeated in time while servers that have a vote are slow. */
+/**
+ * As {@link query}, for a request that changes nothing: repeated until the time is nearly over, as long as a majority that has
+ * votes can be reached, but was too slow.
+ */
 const read: typeof query = async (servers, request, timeouts, answerOf) => {
-  const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs - timeouts.serverLimitMs;
-  for (;;) {
+  const endsAtMs = systemClock.monotonicMs() + timeouts.timeoutMs;
+  const canReply = (server: QuorumServer) => server.hasVote && server.isReachable;
+  for (let limits = timeouts; ; limits = limitsUntil(endsAtMs, timeouts)) {
     try {
-      return await query(servers, request, timeouts, answerOf);
+      return await query(servers, request, limits, answerOf);
     } catch (error) {
-      const mayReply = servers.voting >= servers.needed;
-      if (!mayReply || systemClock.monotonicMs() + SLOW_PAUSE_MS > untilMs) throw error;
       await delay(SLOW_PAUSE_MS);
+      const isOver = systemClock.monotonicMs() + timeouts.serverLimitMs > endsAtMs;
+      if (isOver || servers.all.filter(canReply).length < servers.needed) throw error;
     }
   }
 };
+
+/** What is left of the limits of a request that began earlier. */
+export function limitsUntil(endsAtMs: number, { serverLimitMs }: Timeouts): Timeouts {
+  const timeoutMs = Math.max(endsAtMs - systemClock.monotonicMs(), 1);
+  return { timeoutMs, serverLimitMs: Math.min(serverLimitMs, timeoutMs) };
+}
 
 /**
  * Sends one request to all servers, until a majority agrees on the answer, as `answerOf` finds it in a reply. Returns all

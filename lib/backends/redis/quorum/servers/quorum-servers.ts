@@ -6,6 +6,7 @@ import {
   unknownResult,
 } from '../../../../core/unknown-result.js';
 import { type Timer, systemClock } from '../../../../core/clock.js';
+import { delay } from '../../../../core/real-timers.js';
 import { StoreTimeoutError, withTimeout } from '../../../../core/requests/store-timeout.js';
 import type { RedisSource } from '../../redis-source.js';
 import { QuorumServer } from './quorum-server.js';
@@ -27,6 +28,8 @@ export interface Timeouts {
 /** Margins of the quarantine: the uptime is known in whole seconds, and clocks of two machines differ slightly in speed. */
 const QUARANTINE_MARGIN_MS = 2_000;
 const DRIFT_RATIO = 0.01;
+/** How often to look whether a server that is late for a confirmation has replied. */
+const LATE_REPLY_CHECK_MS = 10;
 /** How often to look whether servers have a vote. What has changed and is the same at the next look is reported. */
 const STATUS_CHECK_MS = 1_000;
 
@@ -189,15 +192,14 @@ export class QuorumServers {
     for (const server of this.all) server.connection.settleAttempt();
   }
 
-  /** Waits for a confirmation, and then as long as late replies to it may make a majority. */
+  /** Waits for a confirmation, and then as long as servers that were too late for it can make a majority. */
   async #waitForLateReplies(timeoutMs: number): Promise<void> {
     const untilMs = systemClock.monotonicMs() + timeoutMs;
-    const leftMs = () => untilMs - systemClock.monotonicMs();
     await this.#waitForConfirmation(timeoutMs);
-    while (this.voting < this.needed && leftMs() > 0) {
-      const { lateReply } = this.#serverList;
-      if (!lateReply) return;
-      await withTimeout(systemClock, leftMs(), lateReply, { awaited: true });
+    const canVote = (server: QuorumServer) => server.hasVote || this.#serverList.isLate(server);
+    while (this.voting < this.needed && this.all.filter(canVote).length >= this.needed) {
+      if (systemClock.monotonicMs() >= untilMs) return;
+      await delay(LATE_REPLY_CHECK_MS);
     }
   }
 

@@ -2,7 +2,7 @@ import { type Moment, type Timer, clocksAgree, momentOf, systemClock } from '../
 import { formatReason } from '../../../../core/format.js';
 import { withTimeout } from '../../../../core/requests/store-timeout.js';
 import { CHANNEL_PREFIX } from '../../notifications.js';
-import { evaluate } from '../../script-runner.js';
+import { type ScriptRunner, evaluate } from '../../script-runner.js';
 import { MAX_CALL_MS } from '../server-call.js';
 import type { QuorumServer } from './quorum-server.js';
 import { SERVER_LIST_KEY, SERVER_LIST_SCRIPT } from './server-list-script.js';
@@ -45,7 +45,7 @@ export class ServerList {
   #confirmedUntilMs = -Infinity;
   #confirmedAt: Moment = NEVER;
   #confirming: Promise<void> | undefined;
-  readonly #lateReplies = new Set<Promise<void>>();
+  readonly #late = new Set<QuorumServer>();
   #isOutdated = false;
   #timer: Timer | undefined;
 
@@ -78,9 +78,9 @@ export class ServerList {
     await (this.#confirming ??= this.#confirmAll());
   }
 
-  /** Resolves when one of the servers that were too late for a confirmation has replied. `undefined` if there is none. */
-  get lateReply(): Promise<void> | undefined {
-    return this.#lateReplies.size > 0 ? Promise.race(this.#lateReplies) : undefined;
+  /** Whether the server was too late for a confirmation, and has not replied to it since. */
+  isLate(server: QuorumServer): boolean {
+    return this.#late.has(server);
   }
 
   /** A server was connected or lost. */
@@ -121,8 +121,8 @@ export class ServerList {
   }
 
   /**
-   * Returns what gives the server its vote, for when all others have replied too. `undefined` if it does not reply in time: then
-   * it has its vote as soon as it replies. A refusal counts even if it comes later.
+   * Returns a function that gives the server its vote; call it when all have replied. A server that replies too late gets its
+   * vote with its reply, and `undefined` is returned. A refusal counts even if it comes later.
    */
   async #requestConfirmation(
     server: QuorumServer,
@@ -140,11 +140,11 @@ export class ServerList {
       },
     );
     if (await withTimeout(systemClock, MAX_CALL_MS, request, { awaited: true })) return request;
-    const lateReply = request.then((confirmVote) => {
-      this.#lateReplies.delete(lateReply);
+    this.#late.add(server);
+    void request.then((confirmVote) => {
+      this.#late.delete(server);
       confirmVote?.();
     });
-    this.#lateReplies.add(lateReply);
     return undefined;
   }
 
@@ -164,10 +164,16 @@ export class ServerList {
     const values = [SERVER_LIST_KEY, this.#rememberedForMs, this.#servers.length, ...names];
     const { listNames } = server;
     const { followCount } = server.vote;
-    const reply = await server.withClient((client) => evaluate(client, SERVER_LIST_SCRIPT, 1, values));
-    const [length, ...refused] = reply as [string, ...string[]];
+    const run = (client: ScriptRunner) => evaluate(client, SERVER_LIST_SCRIPT, 1, values);
+    const [length, ...refused] = (await server.withClient(run)) as [string, ...string[]];
     const untilMs = this.#rememberedUntilMs();
-    this.#replies.set(server, { names: listNames, followCount, refused, untilMs });
+    // A server that was not named this time, because it is silent, may still reply to an earlier confirmation.
+    const unnamed = this.#servers
+      .filter((other) => !named.includes(other))
+      .flatMap((other) => other.listNames);
+    const stillRefused = this.#replies.get(server)?.refused.filter((name) => unnamed.includes(name)) ?? [];
+    const reply = { names: listNames, followCount, refused: [...refused, ...stillRefused], untilMs };
+    this.#replies.set(server, reply);
     return [length, ...refused];
   }
 
