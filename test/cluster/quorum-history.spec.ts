@@ -1,9 +1,11 @@
 import { afterEach, expect, it } from 'vitest';
 import { redlockBackend } from '../../lib/backends/redis/index.js';
+import type { ServerStatus } from '../../lib/core/store-notices.js';
 import { slowProxy } from '../faults/injection/slow-proxy.js';
 import { askRedis } from '../services/ask-redis.js';
 import { PERSISTENT, startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
+import type { Service } from '../services/service.js';
 import { until } from '../support/until.js';
 
 const TIMEOUT_MS = 10_000;
@@ -66,3 +68,35 @@ it('a server without a vote does not count', async () => {
   await expect(backend.readHistory('key', TIMEOUT_MS)).rejects.toThrow('2 of 3 Redis servers must agree');
   await expect(backend.appendHistory('key', 'other', TIMEOUT_MS)).rejects.toThrow('2 of 3');
 });
+
+it('a server without a vote does not count, however soon it replies', async () => {
+  const [has, forgets, misses] = await startRedisQuorum(3, PERSISTENT);
+  const way = await slowProxy(has!.port);
+  ends.push(() => way.close());
+  for (const server of [has!, forgets!, misses!]) ends.push(() => server.stop());
+  const clients = [`redis://127.0.0.1:${way.port}`, forgets!.url, misses!.url].map((url) => ({ url }));
+  const backend = redlockBackend({ clients });
+  ends.push(() => backend.close());
+  await backend.check!(TIMEOUT_MS);
+  await restart(misses!, () => backend.appendHistory('key', 'entry', TIMEOUT_MS), PERSISTENT);
+  const statuses: ServerStatus[] = [];
+  backend.onServerStatus!((status) => statuses.push(status));
+  await restart(forgets!);
+  await until(() => statuses.some(({ fault }) => fault?.includes('restarted')));
+  await until(() => statuses.at(-1)!.voting === 2);
+  way.delayMs = 100;
+  expect(await backend.readHistory('key', TIMEOUT_MS)).toEqual(['entry']);
+});
+
+/** Without `args`, it has lost its data. */
+async function restart(
+  { port, dataDir, ...server }: Service,
+  whileAway = () => Promise.resolve(),
+  args?: readonly string[],
+): Promise<void> {
+  server.kill('SIGKILL');
+  await server.exited;
+  await whileAway();
+  const again = await startRedis(args ? { port, dataDir, args } : { port });
+  ends.push(() => again.stop());
+}
