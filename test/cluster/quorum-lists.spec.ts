@@ -162,7 +162,7 @@ it('a late reply gives no vote to a server that another one refuses, although a 
   const [shared, a, b, late, away] = await serve(5);
   expect(await grants(open([shared, a, b], SHORT))).toBe(true);
   await kill(away!);
-  await askRedis(late!.url, (admin) => admin.call('CLIENT', 'PAUSE', '1600', 'WRITE'));
+  await askRedis(late!.url, (admin) => admin.call('CLIENT', 'PAUSE', '3000', 'WRITE'));
   const backend = open([shared, late, away], SHORT);
   // A release does not wait for votes. Its missing reply makes the late server silent, so the next confirmation leaves it out.
   const release = [{ key: 'other', holder: randomUUID() }];
