@@ -16,8 +16,8 @@ export async function runRounds(
 ): Promise<void> {
   const startedAtMs = systemClock.monotonicMs();
   const needsVotes = operations.some((operation) => operation.needsVotes !== false);
-  const readyTimeoutMs = needsVotes ? Math.max(timeoutMs - serverLimitMs, 0) : 0;
-  const ready = servers.waitUntilReady({ serverLimitMs, timeoutMs: readyTimeoutMs });
+  const readyTimeoutMs = Math.max(timeoutMs - serverLimitMs, 0);
+  const ready = servers.waitUntilReady({ serverLimitMs, timeoutMs: readyTimeoutMs }, { needsVotes });
   if (ready) await ready;
   let open = operations;
   let firstUs: number | undefined;

@@ -97,9 +97,9 @@ export class QuorumServers {
   /**
    * Resolves once each server was tried and the server list is confirmed, after `serverLimitMs` at the latest; without a
    * majority by then, after `timeoutMs`. A server that does not even refuse is waited for only once. Returns `undefined` if
-   * there is nothing to wait for.
+   * there is nothing to wait for. Without `needsVotes`, servers that are late for the confirmation are not waited for.
    */
-  waitUntilReady(timeouts: Timeouts): Promise<void> | undefined {
+  waitUntilReady(timeouts: Timeouts, { needsVotes = true } = {}): Promise<void> | undefined {
     this.#statusTimer ??= systemClock.after(STATUS_CHECK_MS, () => this.#checkStatus());
     this.#serverList.open();
     let attempts: Promise<void>[] | undefined;
@@ -109,7 +109,7 @@ export class QuorumServers {
       if (attempt && !canDoWithout()) (attempts ??= []).push(attempt);
     }
     if (!attempts && this.#isConfirmed()) return undefined;
-    return this.#waitForAttempts(attempts ?? [], timeouts);
+    return this.#waitForAttempts(attempts ?? [], timeouts, needsVotes);
   }
 
   /** Reports servers that lose their vote for a while, and that have it again. */
@@ -179,13 +179,16 @@ export class QuorumServers {
   async #waitForAttempts(
     attempts: readonly Promise<void>[],
     { serverLimitMs, timeoutMs }: Timeouts,
+    needsVotes: boolean,
   ): Promise<void> {
     const all = Promise.all(attempts);
     const wereTried = await withTimeout(systemClock, serverLimitMs, all, { awaited: true });
     await this.#waitForConfirmation(serverLimitMs);
     if (this.voting < this.needed) {
       const restMs = timeoutMs - serverLimitMs;
-      const rest = all.then(() => this.#waitForLateReplies(restMs));
+      const rest = all.then(() =>
+        needsVotes ? this.#waitForLateReplies(restMs) : this.#waitForConfirmation(restMs),
+      );
       await withTimeout(systemClock, restMs, rest, { awaited: true });
     }
     if (wereTried) return;
