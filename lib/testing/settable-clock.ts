@@ -44,7 +44,7 @@ export class SettableClock implements Clock {
       this.#moveTo(next.dueMs);
       this.#pendingTimers.delete(next);
       next.callback();
-      // Whoever waited with a time limit waits one turn more, for a reply that may have arrived.
+      // Two turns: after a timeout, `withTimeout` waits one turn for replies that have arrived.
       await nextTurn();
       await nextTurn();
     }

@@ -4285,8 +4285,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a version that ends leases of others is not warned about',
     file: 'lib/backends/etcd/cluster-advice.ts',
-    find: 'patch >= mendedPatch',
-    replace: 'patch > mendedPatch - 2',
+    find: 'patch >= fixedPatch',
+    replace: 'patch > fixedPatch - 2',
     specs: ['test/unit/backends/etcd/cluster-advice'],
   },
   {

@@ -2,11 +2,11 @@ import type { EtcdConnection } from './rpc/etcd-connection.js';
 
 /**
  * The first patch release of each minor version in which a leader that was suspended cannot end leases that its successor has
- * renewed. Later minor versions have the mend from the start.
+ * renewed. Later minor versions have the fix from the start.
  *
  * @see https://github.com/etcd-io/etcd/issues/15247
  */
-const FIRST_MENDED_PATCHES: ReadonlyMap<number, number> = new Map([
+const FIRST_FIXED_PATCHES: ReadonlyMap<number, number> = new Map([
   [4, 31],
   [5, 13],
 ]);
@@ -36,8 +36,8 @@ function sizeAdvice(size: number): readonly string[] {
 /** The advice for a version, like `3.4.23`: none, or one sentence. */
 export function versionAdvice(version: string): readonly string[] {
   const [major, minor = 0, patch = 0] = version.split(/[.+-]/).map(Number);
-  const mendedPatch = FIRST_MENDED_PATCHES.get(minor);
-  if (major !== 3 || mendedPatch === undefined || patch >= mendedPatch) return [];
+  const fixedPatch = FIRST_FIXED_PATCHES.get(minor);
+  if (major !== 3 || fixedPatch === undefined || patch >= fixedPatch) return [];
   return [
     `A leader of etcd ${version} that was suspended can end the leases of locks that are still held, so that two ` +
       'processes hold a lock (etcd issue 15247). Use etcd 3.4.31, 3.5.13 or newer.',

@@ -102,7 +102,7 @@ export class DeadRunWatcher {
     if (jobState.isPaused) return storeKey === undefined ? undefined : MAX_PAUSE_MS;
     const origin = await originOf(job, tick.tickMs, locks);
     if (origin === undefined) return RETRY_PAUSE_MS;
-    // Whoever has passed over it died before its end, or did not know that it had claimed it.
+    // A replica claimed the tick only to skip it, and died or lost the reply before it ended that claim.
     if (origin === 'no-run') {
       const hasEnded = await endWithoutRun(job, buildClaimParams(job, tick, locks), locks);
       return hasEnded ? undefined : RETRY_PAUSE_MS;

@@ -38,6 +38,8 @@ export const NO_BALLOT: Ballot = { us: 0, firstUs: 0, isRaised: false };
 
 /** No caller waits longer for a reply. Servers refuse a call that arrives later, so a lost call takes no effect after that. */
 export const MAX_CALL_MS = 500;
+/** Before a call is repeated to servers that were too slow. */
+export const SLOW_PAUSE_MS = 20;
 
 /** The command of a release that is certain to arrive within the lease. */
 export const RELEASE_WITHIN_LEASE = 'release sure';

@@ -3,16 +3,13 @@ import type { LockRecord } from '../../../../core/lock-record.js';
 import { delay } from '../../../../core/real-timers.js';
 import { rejectWhenRefused } from '../../../../core/requests/store-timeout.js';
 import type { TickState } from '../../../../core/tick.js';
-import { type ServerRequest, fixedWidth } from '../server-call.js';
+import { SLOW_PAUSE_MS, type ServerRequest, fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
 import { runRounds } from './round.js';
 import { VoteCount, pauseVersionOf } from './vote-count.js';
 
 const MAX_VERSION_STEP = 1_000;
-
-/** Before a request is repeated to slow servers. */
-const SLOW_PAUSE_MS = 20;
 
 /** After this time, an acquisition that was refused has released the votes that it got. */
 const REFUSED_AFTER_MS = 100;

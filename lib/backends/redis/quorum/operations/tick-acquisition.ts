@@ -9,14 +9,13 @@ import {
 } from '../../../../core/tick.js';
 import { systemClock } from '../../../../core/clock.js';
 import { TICK_MEMORY_MS } from '../../single/lock-columns.js';
-import { fixedWidth } from '../server-call.js';
+import { SLOW_PAUSE_MS, fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { Quorum, RoundOutcome } from './quorum-operation.js';
 import type { VoteCount } from './vote-count.js';
 import { VoteOperation } from './vote-operation.js';
 
 const MAX_MARK_ROUNDS = 6;
-const SLOW_PAUSE_MS = 20;
 
 /** The claim of a registration: older than any tick. */
 export const REGISTRATION: TickClaim = { tickMs: 0, maxEarlyMs: 0, staleAfterMs: 0 };
