@@ -12,6 +12,7 @@ import { LockUnavailableError } from '../../lib/core/errors.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
 import { PERSISTENT, startOldRedis, startRedisQuorum } from '../services/redis-quorum.js';
+import { ServerList } from '../../lib/backends/redis/quorum/servers/server-list.js';
 import { QuorumServers } from '../../lib/backends/redis/quorum/servers/quorum-servers.js';
 import { startRedis } from '../services/redis-server.js';
 import type { Service } from '../services/service.js';
@@ -112,6 +113,17 @@ function sleepFor(ms: number): void {
   ends.push(() => sleep.mockRestore());
 }
 
+async function connect({ port }: Service): Promise<QuorumServer> {
+  const server = new QuorumServer({
+    ...{ index: 0, source: { url: `redis://127.0.0.1:${port}` }, maxLeaseMs: 1_000, quarantineMs: 0 },
+    ...{ ballotToleranceUs: 1_000, channel: 'a spec' },
+    onHandshakeChange: () => undefined,
+  });
+  ends.push(() => server.close());
+  await server.connection.open();
+  return server;
+}
+
 async function addressOf({ port }: Service): Promise<SlowProxy> {
   const proxy = await slowProxy(port);
   ends.push(() => proxy.close());
@@ -164,14 +176,20 @@ it('a release does not wait for the votes that the acquisition of its batch wait
 it('a late reply gives no vote to a server that another one refuses, although a newer confirmation did not name it', async () => {
   const [shared, a, b, late, away] = await serve(5);
   expect(await grants(open([shared, a, b], SHORT))).toBe(true);
-  await kill(away!);
-  await askRedis(late!.url, (admin) => admin.call('CLIENT', 'PAUSE', '2000', 'WRITE'));
-  const backend = open([shared, late, away], SHORT);
-  // Its missing reply may make the late server silent. Then the next confirmation leaves it out.
-  const release = [{ key: 'other', holder: randomUUID() }];
-  const releasing = backend.execute({ release }, LIMIT_MS);
-  expect(await grants(backend)).toBe(false);
-  await releasing;
+  const [refusing, refused, absent] = await Promise.all([shared!, late!, away!].map(connect));
+  absent!.close();
+  const list = new ServerList([refusing!, refused!, absent!], 0);
+  await askRedis(late!.url, (admin) => admin.call('CLIENT', 'PAUSE', '60000', 'WRITE'));
+  list.open();
+  await list.confirm();
+  expect(list.isLate(refused!)).toBe(true);
+  const isReachable = vi.spyOn(refused!, 'isReachable', 'get').mockReturnValue(false);
+  ends.push(() => isReachable.mockRestore());
+  await list.confirm();
+  await askRedis(late!.url, (admin) => admin.call('CLIENT', 'UNPAUSE'));
+  await until(() => !list.isLate(refused!));
+  expect(refusing!.hasVote).toBe(true);
+  expect(refused!.hasVote).toBe(false);
 });
 
 it('nothing is confirmed after close, also if a request was waiting for that', async () => {
@@ -188,14 +206,7 @@ it('nothing is confirmed after close, also if a request was waiting for that', a
 
 describe('a confirmed server', () => {
   async function confirmed(untilMs: number): Promise<QuorumServer> {
-    const [{ port }] = (await serve(1)) as [Service];
-    const server = new QuorumServer({
-      ...{ index: 0, source: { url: `redis://127.0.0.1:${port}` }, maxLeaseMs: 1_000, quarantineMs: 0 },
-      ...{ ballotToleranceUs: 1_000, channel: 'a spec' },
-      onHandshakeChange: () => undefined,
-    });
-    ends.push(() => server.close());
-    await server.connection.open();
+    const server = await connect((await serve(1))[0]!);
     server.vote.confirm(untilMs, momentOf(systemClock));
     return server;
   }

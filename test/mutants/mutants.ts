@@ -1027,6 +1027,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-history'],
   },
   {
+    title: 'a server that was refused has a vote once it replies to an earlier confirmation (quorum)',
+    file: SERVER_LIST,
+    find: 'refused: [...refused, ...stillRefused]',
+    replace: 'refused',
+    specs: ['test/cluster/quorum-lists'],
+  },
+  {
     title: 'a server list is confirmed after close',
     file: SERVER_LIST,
     find: 'if (!this.#isOpen) return;',
