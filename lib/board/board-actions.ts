@@ -6,7 +6,7 @@ import {
 } from '@nestjs/common';
 import { LockConfigError, LockError } from '../core/errors.js';
 import { parseFencingToken } from '../core/fence.js';
-import { isPermit } from '../core/key.js';
+import { isPermit } from '../core/store-key.js';
 import type { BoardFeed } from './board-feed.js';
 import type { LockService } from '../lock.service.js';
 import type { CronRuns } from '../schedule/cron-runs.js';

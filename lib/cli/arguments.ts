@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { parseFencingToken } from '../core/fence.js';
-import { isPermit } from '../core/key.js';
+import { isPermit } from '../core/store-key.js';
 import type { StoreAddress } from './open-store.js';
 import { UsageError } from './usage-error.js';
 

@@ -2,7 +2,7 @@ import type { LockBackend } from './backend.js';
 import type { LockRecord } from './lock-record.js';
 import type { Clock } from './clock.js';
 import type { Events } from './events.js';
-import { historyStoreKey, jobPartKeyPrefix, jobStoreKey } from './key.js';
+import { historyStoreKey, jobPartKeyPrefix, jobStoreKey } from './store-key.js';
 import type { Acquirer, NotGranted } from './leases/acquirer.js';
 import { Grant } from './leases/grant.js';
 import type { HeldLocks } from './leases/held-locks.js';

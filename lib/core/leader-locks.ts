@@ -1,4 +1,4 @@
-import { leaderStoreKey } from './key.js';
+import { leaderStoreKey } from './store-key.js';
 import type { LockHandle } from './leases/lock-handle.js';
 import { findLockInContext } from './lock-context.js';
 import type { LockInfo, LockAdmin } from './lock-admin.js';

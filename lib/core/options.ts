@@ -1,5 +1,5 @@
 import type { LockBackend } from './backend.js';
-import { MAX_PERMITS } from './key.js';
+import { MAX_PERMITS } from './store-key.js';
 import { OptionErrors } from './option-errors.js';
 
 export interface LockOptions {

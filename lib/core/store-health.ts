@@ -1,7 +1,7 @@
 import type { LockBackend } from './backend.js';
 import type { ServerStatus } from './store-notices.js';
 import { systemClock } from './clock.js';
-import { healthStoreKey } from './key.js';
+import { healthStoreKey } from './store-key.js';
 import { StoreTimeoutError, withTimeout } from './requests/store-timeout.js';
 
 /** The servers of a quorum, when some of them are away. */

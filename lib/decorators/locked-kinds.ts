@@ -1,7 +1,7 @@
 import { LockConfigError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
 import type { AcquireOptions } from '../core/options.js';
-import { type ProviderSource, findMethods } from './decorated-method.js';
+import { type ProviderSource, findMethods } from './find-methods.js';
 
 /** What `@Locked` stores about a method. */
 export interface LockedMetadata {

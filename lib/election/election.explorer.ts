@@ -1,11 +1,6 @@
 import { LockConfigError } from '../core/errors.js';
-import {
-  type FoundMethod,
-  type ProviderSource,
-  describeMethod,
-  findMethods,
-  scopedProviderError,
-} from '../decorators/decorated-method.js';
+import { describeMethod, scopedProviderError } from '../decorators/decorated-method.js';
+import { type FoundMethod, type ProviderSource, findMethods } from '../decorators/find-methods.js';
 import type { LeaderTerm } from './candidate.interface.js';
 import { ELECTION_METADATA, type ElectionMetadata } from './election.decorators.js';
 import type { Elections } from './elections.js';

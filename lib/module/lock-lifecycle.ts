@@ -10,7 +10,7 @@ import type { DiscoveryService, LazyModuleLoader, ModulesContainer } from '@nest
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
-import { withEnhancers } from '../decorators/decorated-method.js';
+import { withEnhancers } from '../decorators/find-methods.js';
 import { getLockServicePropertyToken } from '../decorators/locked.decorator.js';
 import { checkLockedKinds } from '../decorators/locked-kinds.js';
 import { PropertyInjector } from '../decorators/injected-property.js';

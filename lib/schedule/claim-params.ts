@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { TickClaim } from '../core/tick.js';
-import { deployStoreKey } from '../core/key.js';
+import { deployStoreKey } from '../core/store-key.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';

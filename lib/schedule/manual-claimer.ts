@@ -2,7 +2,7 @@ import { sleep } from '../core/clock.js';
 import { unavailableError } from '../core/error-factories.js';
 import { LockConfigError, LockUnavailableError } from '../core/errors.js';
 import type { LockEventName } from '../core/events.js';
-import { manualStoreKey } from '../core/key.js';
+import { manualStoreKey } from '../core/store-key.js';
 import { LockHandle } from '../core/leases/lock-handle.js';
 import type { LockRecord } from '../core/lock-record.js';
 import type { Locks } from '../core/locks.js';

@@ -1,5 +1,5 @@
 import { sleep } from '../core/clock.js';
-import { manualStoreKey } from '../core/key.js';
+import { manualStoreKey } from '../core/store-key.js';
 import type { Locks } from '../core/locks.js';
 import { mayOverlap } from './tick-keys.js';
 import type { Job } from './job.js';

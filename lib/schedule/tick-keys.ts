@@ -1,4 +1,4 @@
-import { deployStoreKey, manualStoreKey, tickStoreKey } from '../core/key.js';
+import { deployStoreKey, manualStoreKey, tickStoreKey } from '../core/store-key.js';
 import type { Locks } from '../core/locks.js';
 import type { Job } from './job.js';
 import type { StoredRun } from './run-record.js';

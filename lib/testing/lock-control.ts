@@ -2,14 +2,14 @@ import { randomUUID } from 'node:crypto';
 import type { AcquisitionId, LockBackend } from '../core/backend.js';
 import { formatValue } from '../core/format.js';
 import { createHolder } from '../core/holder.js';
+import { checkKey } from '../core/key.js';
 import {
   MAX_PERMITS,
   MAX_READING_PROCESSES,
-  checkKey,
   lockStoreKey,
   permitStoreKey,
   readWriteStoreKey,
-} from '../core/key.js';
+} from '../core/store-key.js';
 import { type LockOrderEdge, MAX_EDGES } from '../core/lock-order-graph.js';
 import { describeInversionWithStacks } from '../core/lock-order-text.js';
 import type { LockOrder } from '../core/lock-order.js';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { Test } from '@nestjs/testing';
-import { jobStoreKey } from '../../lib/core/key.js';
+import { jobStoreKey } from '../../lib/core/store-key.js';
 import { CronRuns, DistributedLockModule } from '../../lib/index.js';
 import { backendOn, postgresStore, redisStore } from '../support/stores.js';
 import { until } from '../support/until.js';

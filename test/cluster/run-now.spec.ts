@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { manualStoreKey } from '../../lib/core/key.js';
+import { manualStoreKey } from '../../lib/core/store-key.js';
 import { type CronRun, CronRuns, DistributedLockModule, type GuardOptions } from '../../lib/index.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { Gate } from '../support/gate.js';

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { DataSource } from 'typeorm';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
-import { tickStoreKey } from '../../lib/core/key.js';
+import { tickStoreKey } from '../../lib/core/store-key.js';
 import { serviceUrl } from '../support/environment.js';
 import {
   type Store,

@@ -10,7 +10,7 @@ export interface Mutant extends Fault {
 const TERM = 'lib/election/term.ts';
 const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
 const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
-const LOCK_COLUMNS = 'lib/backends/redis/single/lock-columns.ts';
+const STORED_LOCK = 'lib/backends/redis/single/stored-lock.ts';
 const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const TICK_VERBS = 'lib/backends/redis/single/tick-verbs.ts';
@@ -617,21 +617,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lone acquisition ignores newer fencing tokens (Redis)',
-    file: LOCK_COLUMNS,
+    file: STORED_LOCK,
     find: ' and sub(lock, 3, 18) < now',
     replace: '',
     specs: ['test/conformance/redis-lone'],
   },
   {
     title: 'a lone release does not check the holder (Redis)',
-    file: LOCK_COLUMNS,
+    file: STORED_LOCK,
     find: ' and find(lock, holder, 71, true) == 71\n    and byte(lock, 71 + #holder) == 32',
     replace: '',
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a lone release forgets the waiters of the key (Redis)',
-    file: LOCK_COLUMNS,
+    file: STORED_LOCK,
     find: '  return lock and byte(lock) == 48 and byte(lock, 37)',
     replace: '  return lock and byte(lock, 37)',
     specs: ['test/conformance/redis-lone'],
@@ -2214,7 +2214,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lock that is reserved for the next in the queue counts as held (Redis)',
-    file: 'lib/backends/redis/single/lock-columns.ts',
+    file: 'lib/backends/redis/single/stored-lock.ts',
     find: `  local function isGrantedTo(lock, holder) return isOf(lock, holder) and tokenOf(lock) ~= never end`,
     replace: `  local function isGrantedTo(lock, holder) return isOf(lock, holder) end`,
     specs: ['test/conformance/redis'],

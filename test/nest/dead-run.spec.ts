@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { LoggerService } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
-import { jobStoreKey, tickStoreKey } from '../../lib/core/key.js';
+import { jobStoreKey, tickStoreKey } from '../../lib/core/store-key.js';
 import { CronRuns, DistributedLockModule } from '../../lib/index.js';
 import { SettableClock } from '../../lib/testing/index.js';
 

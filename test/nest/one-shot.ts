@@ -3,7 +3,7 @@ import 'reflect-metadata';
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
-import { manualStoreKey } from '../../lib/core/key.js';
+import { manualStoreKey } from '../../lib/core/store-key.js';
 import { CronRuns, DistributedLockModule, SingletonCron } from '../../lib/index.js';
 
 @Injectable()

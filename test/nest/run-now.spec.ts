@@ -5,7 +5,7 @@ import { Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
-import { jobStoreKey, manualStoreKey } from '../../lib/core/key.js';
+import { jobStoreKey, manualStoreKey } from '../../lib/core/store-key.js';
 import {
   type CronRun,
   CronRuns,

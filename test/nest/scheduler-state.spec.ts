@@ -5,7 +5,7 @@ import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/sched
 import { Test, type TestingModule } from '@nestjs/testing';
 import { CronJob, CronTime } from 'cron';
 import { MemoryBackend } from '../../lib/backends/memory/index.js';
-import { jobStoreKey } from '../../lib/core/key.js';
+import { jobStoreKey } from '../../lib/core/store-key.js';
 import {
   CronRuns,
   DistributedLockModule,

@@ -1,5 +1,5 @@
 import { Events, type LockEventListeners } from '../../lib/core/events.js';
-import { lockStoreKey } from '../../lib/core/key.js';
+import { lockStoreKey } from '../../lib/core/store-key.js';
 import { Locks } from '../../lib/core/locks.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../lib/core/options.js';
 import { Callers } from './callers.js';

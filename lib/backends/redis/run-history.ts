@@ -1,6 +1,6 @@
 import { MAX_HISTORY_ENTRIES } from '../../core/backend.js';
 import type { ScriptRunner } from './script-runner.js';
-import { TICK_MEMORY_MS } from './single/lock-columns.js';
+import { TICK_MEMORY_MS } from './single/stored-lock.js';
 
 /**
  * In: KEYS the list; ARGV the entry, how many entries to keep, and for how many ms.

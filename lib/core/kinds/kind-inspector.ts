@@ -7,7 +7,7 @@ import {
   permitListPrefix,
   permitStoreKey,
   splitPermitKey,
-} from '../key.js';
+} from '../store-key.js';
 import { DEFAULT_LIMIT, type ListOptions, wrongCursorError } from '../list-options.js';
 import type { LockInfo, LockAdmin, LockList } from '../lock-admin.js';
 import { ReadWriteInspector } from './read-write/read-write-inspector.js';

@@ -1,14 +1,13 @@
 import { LockConfigError } from '../errors.js';
+import { checkKey, checkKeys } from '../key.js';
 import {
-  checkKey,
-  checkKeys,
   lockStoreKey,
   readWriteContextKey,
   readWriteListPrefix,
   permitBaseKey,
   permitListPrefix,
   splitPermitKey,
-} from '../key.js';
+} from '../store-key.js';
 import type { ReentrantLock } from '../leases/lock-views.js';
 import type { InternalLock } from '../leases/internal-lock.js';
 import { otherModeError } from '../error-factories.js';

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import { timeoutError, unavailableError } from '../error-factories.js';
-import { MAX_PERMITS } from '../key.js';
+import { MAX_PERMITS } from '../store-key.js';
 import { type LinkedListNode, LinkedList } from '../linked-list.js';
 import { withTimeout } from '../requests/store-timeout.js';
 import type { CompositeAcquisition, CompositeCall } from './composite-acquisition.js';

@@ -1,5 +1,5 @@
 import { timeoutError } from '../error-factories.js';
-import { permitBaseKey, permitStoreKey } from '../key.js';
+import { permitBaseKey, permitStoreKey } from '../store-key.js';
 import { type CompositeCall, CompositeAcquisition } from './composite-acquisition.js';
 import { CompositeLock, type CompositeLockOptions } from './composite-lock.js';
 import type { PermitLines } from './permit-lines.js';

@@ -4,12 +4,8 @@ import type { CronTime } from 'cron';
 import { LockConfigError } from '../../core/errors.js';
 import { formatValue } from '../../core/format.js';
 import { unsetVariableHint } from '../../core/option-errors.js';
-import {
-  type FoundMethod,
-  describeMethod,
-  findMethods,
-  scopedProviderError,
-} from '../../decorators/decorated-method.js';
+import { describeMethod, scopedProviderError } from '../../decorators/decorated-method.js';
+import { type FoundMethod, findMethods } from '../../decorators/find-methods.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
 import { type Job, logJobError } from '../job.js';
 import { type Plan, createIntervalPlan, readCronTime, ReschedulablePlan } from '../plan/plan.js';

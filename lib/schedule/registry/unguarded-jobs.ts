@@ -1,4 +1,5 @@
-import { type ProviderSource, findMethods, readMethodMetadata } from '../../decorators/decorated-method.js';
+import { readMethodMetadata } from '../../decorators/decorated-method.js';
+import { type ProviderSource, findMethods } from '../../decorators/find-methods.js';
 import { type LockedMetadata, LOCKED_METADATA } from '../../decorators/locked-kinds.js';
 import { getLockServicePropertyToken } from '../../decorators/locked.decorator.js';
 import { ELECTION_METADATA } from '../../election/election.decorators.js';

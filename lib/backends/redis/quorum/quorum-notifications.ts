@@ -3,7 +3,7 @@ import type { ReleaseNotice } from '../../../core/store-notices.js';
 import { CHANNEL_PREFIX, Notifications } from '../notifications.js';
 import { createNotificationClient } from '../client-factory.js';
 import { type RedisSource, keyPrefixOf } from '../redis-source.js';
-import { setBounded } from './bounded-map.js';
+import { setBounded } from './set-bounded.js';
 import { keyOfVoteKey } from './server-call.js';
 import { countBits } from './servers/quorum-servers.js';
 

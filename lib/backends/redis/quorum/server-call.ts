@@ -1,6 +1,6 @@
 import { escapePattern } from '../key-scan.js';
 import { type ScriptRunner, appendRequestRows, evaluate, scriptOf } from '../script-runner.js';
-import { FOREVER, NEVER, NO_TICK } from './lock-columns.js';
+import { FOREVER, NEVER, NO_TICK } from './stored-lock.js';
 import { VOTE_SCRIPT } from './vote-script.js';
 
 const SCRIPT = scriptOf(VOTE_SCRIPT);

@@ -1,4 +1,4 @@
-import { IDLE, NEVER, NOT_HELD, NO_TICK } from './lock-columns.js';
+import { IDLE, NEVER, NOT_HELD, NO_TICK } from './stored-lock.js';
 import { VERBS } from './vote-verbs.js';
 
 /** In: ARGV[1], the header. Makes the time of this server and the ballot. */

@@ -1,4 +1,4 @@
-import { TICK_MEMORY_MS } from '../single/lock-columns.js';
+import { TICK_MEMORY_MS } from '../single/stored-lock.js';
 import { LOCKS } from './vote-locks.js';
 
 /** What a server answers to an acquisition, to a claim of a tick, and to the mark that follows a claim. */

@@ -1,4 +1,4 @@
-import { RESERVATION_MS } from './lock-columns.js';
+import { RESERVATION_MS } from './stored-lock.js';
 
 /** When the second waiter retries, in case the first did not come. */
 const SECOND_WAITER_DELAY_MS = RESERVATION_MS + 5;

@@ -1,4 +1,4 @@
-import { UNCONTENDED } from './lock-columns.js';
+import { UNCONTENDED } from './stored-lock.js';
 import { LOCK_VERBS } from './lock-verbs.js';
 import { LONE_PATH } from './lone-path.js';
 

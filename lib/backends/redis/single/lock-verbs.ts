@@ -1,4 +1,4 @@
-import { READ_LOCK, RESERVATION_MS, TICK_MEMORY_MS } from './lock-columns.js';
+import { READ_LOCK, RESERVATION_MS, TICK_MEMORY_MS } from './stored-lock.js';
 import { WAIT_QUEUE } from './lock-queue.js';
 import { TICK_VERBS } from './tick-verbs.js';
 

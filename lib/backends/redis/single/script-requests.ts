@@ -1,6 +1,6 @@
 import type { AcquireRequest, ReleaseRequest, RenewRequest, RequestBatch } from '../../../core/backend.js';
 import type { TickClaim } from '../../../core/tick.js';
-import { TICK_MEMORY_MS } from './lock-columns.js';
+import { TICK_MEMORY_MS } from './stored-lock.js';
 
 /** One request to the lock script. */
 export interface ScriptRequest {

@@ -1,4 +1,4 @@
-import { TICK_MEMORY_MS } from './lock-columns.js';
+import { TICK_MEMORY_MS } from './stored-lock.js';
 
 /** The part of the lock script for the ticks of a job: read, registered, paused and resumed, without a lock. */
 export const TICK_VERBS = `

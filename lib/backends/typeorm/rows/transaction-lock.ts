@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
-import { checkKey, transactionStoreKey } from '../../../core/key.js';
+import { checkKey } from '../../../core/key.js';
+import { transactionStoreKey } from '../../../core/store-key.js';
 import { currentLock } from '../../../core/lock-context.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../../core/options.js';

@@ -1,6 +1,6 @@
 import { unavailableError } from '../../error-factories.js';
 import { LockUnavailableError, isError } from '../../errors.js';
-import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
+import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../store-key.js';
 import type { LockAdmin } from '../../lock-admin.js';
 import { StoreTimeoutError, withTimeout } from '../../requests/store-timeout.js';
 import { type CompositeCall, CompositeAcquisition } from '../composite-acquisition.js';

@@ -1,6 +1,11 @@
 import { isOfWriter, isSameSession } from '../../holder.js';
 import { withJson } from '../../json.js';
-import { MAX_READING_PROCESSES, readWriteListPrefix, readWriteStoreKey, splitPermitKey } from '../../key.js';
+import {
+  MAX_READING_PROCESSES,
+  readWriteListPrefix,
+  readWriteStoreKey,
+  splitPermitKey,
+} from '../../store-key.js';
 import type { ListOptions } from '../../list-options.js';
 import type { LockInfo, LockAdmin, LockList } from '../../lock-admin.js';
 

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { unavailableError } from '../../error-factories.js';
 import { LockLostError } from '../../errors.js';
-import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../key.js';
+import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../store-key.js';
 import { LockHandle } from '../../leases/lock-handle.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';

@@ -4,7 +4,7 @@ import { currentLock } from '../../../../lib/core/lock-context.js';
 import type { Lock } from '../../../../lib/core/lock.js';
 import { Events } from '../../../../lib/core/events.js';
 import { KindRegistry } from '../../../../lib/core/kinds/kind-registry.js';
-import { permitStoreKey } from '../../../../lib/core/key.js';
+import { permitStoreKey } from '../../../../lib/core/store-key.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
 import { Gate } from '../../../support/gate.js';
 import { until } from '../../../support/until.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readWriteStoreKey } from '../../../../lib/core/key.js';
+import { readWriteStoreKey } from '../../../../lib/core/store-key.js';
 import type { Locks } from '../../../../lib/core/locks.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
 

@@ -7,7 +7,7 @@ import {
   LockReentryError,
   LockTimeoutError,
 } from '../../../../lib/core/errors.js';
-import { readWriteStoreKey } from '../../../../lib/core/key.js';
+import { readWriteStoreKey } from '../../../../lib/core/store-key.js';
 import type { Lock } from '../../../../lib/core/lock.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';
 import { orderFixture } from '../lock-order-fixture.js';

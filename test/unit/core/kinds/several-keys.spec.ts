@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { LockConfigError, LockReentryError, LockTimeoutError } from '../../../../lib/core/errors.js';
 import type { LockBackend } from '../../../../lib/core/backend.js';
 import { fencingTokenOf } from '../../../../lib/core/fence.js';
-import { readWriteStoreKey } from '../../../../lib/core/key.js';
+import { readWriteStoreKey } from '../../../../lib/core/store-key.js';
 import type { AbortableLock } from '../../../../lib/core/leases/abortable-lock.js';
 import { currentLock } from '../../../../lib/core/lock-context.js';
 import { lockFixture, stateOf } from '../lock-fixture.js';

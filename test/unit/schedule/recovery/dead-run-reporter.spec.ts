@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { tickStoreKey } from '../../../../lib/core/key.js';
+import { tickStoreKey } from '../../../../lib/core/store-key.js';
 import type { LockHandle } from '../../../../lib/core/leases/lock-handle.js';
 import { createIntervalPlan } from '../../../../lib/schedule/plan/plan.js';
 import { DeadRunReporter } from '../../../../lib/schedule/recovery/dead-run-reporter.js';

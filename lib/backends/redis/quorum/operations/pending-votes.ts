@@ -1,4 +1,4 @@
-import { setBounded } from '../bounded-map.js';
+import { setBounded } from '../set-bounded.js';
 
 /** Servers that may still write a vote for one lock. */
 export interface PendingVote {

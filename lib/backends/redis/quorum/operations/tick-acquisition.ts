@@ -8,7 +8,7 @@ import {
   judgeTick,
 } from '../../../../core/tick.js';
 import { systemClock } from '../../../../core/clock.js';
-import { TICK_MEMORY_MS } from '../../single/lock-columns.js';
+import { TICK_MEMORY_MS } from '../../single/stored-lock.js';
 import { SLOW_PAUSE_MS, fixedWidth } from '../server-call.js';
 import type { QuorumServer } from '../servers/quorum-server.js';
 import type { Quorum, RoundOutcome } from './quorum-operation.js';

@@ -1,5 +1,5 @@
 import { type Timer, systemClock } from '../../../../core/clock.js';
-import { setBounded } from '../bounded-map.js';
+import { setBounded } from '../set-bounded.js';
 import { MAX_CALL_MS, type ServerRequest } from '../server-call.js';
 
 /** A release that a server has not confirmed yet. */

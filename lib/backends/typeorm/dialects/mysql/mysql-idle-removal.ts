@@ -1,7 +1,7 @@
 import { microseconds } from '../../table/lock-row.js';
 import { type Statements, driverErrorOf } from '../dialect.js';
 import { bytes, padToBucketSize } from './mysql-keys.js';
-import { type RunStatement, SYNTAX_ERROR } from './statement-runner.js';
+import { type RunStatement, SYNTAX_ERROR } from './statement-types.js';
 
 const LOCK_TIMEOUT = '1205';
 

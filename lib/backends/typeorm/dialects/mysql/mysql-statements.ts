@@ -18,7 +18,7 @@ import { type Values, statementBuilder } from '../../statements/named-parameters
 import { createCommonStatements } from '../../statements/common-statements.js';
 import { idleRemoval } from './mysql-idle-removal.js';
 import { bytes, heldParametersOf, padToBucketSize, sortedByKey } from './mysql-keys.js';
-import { type Outcome, type RunStatement, SYNTAX_ERROR } from './statement-runner.js';
+import { type Outcome, type RunStatement, SYNTAX_ERROR } from './statement-types.js';
 import { mysqlCommonTexts, mysqlTexts } from './mysql-sql.js';
 
 type Row = LockRowColumns & { readonly key: Buffer };
