@@ -105,6 +105,19 @@ describe.each([...databases, ...strictDatabases])('a fenced update on %s', (_, s
     expect(await fencedUpdate(database, Account, { id, balance: 100 }, { balance: 2 }, 5n)).toBe(false);
   });
 
+  it('keeps its token when the row is saved twice, also in an object that was saved before', async () => {
+    const inserted = { id: (nextId += 1), balance: 100 };
+    await database.getRepository(Account).save(inserted);
+    await write(inserted.id, 1, 7n);
+    await database.getRepository(Account).save({ ...inserted, balance: 2 });
+    expect(await tokenOf(database, inserted.id)).toBe(7n);
+    const found = await database.manager.findOneByOrFail(Account, { id: inserted.id });
+    for (found.balance = 3; found.balance < 6; found.balance += 1) {
+      await database.manager.save(found);
+      expect(await tokenOf(database, found.id)).toBe(7n);
+    }
+  });
+
   it('distinguishes tokens that a number does not', async () => {
     const id = await newAccount(database);
     await write(id, 1, HUGE);

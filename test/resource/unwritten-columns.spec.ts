@@ -1,5 +1,18 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Column, type DataSource, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
+import {
+  Column,
+  type DataSource,
+  Entity,
+  JoinColumn,
+  JoinTable,
+  ManyToMany,
+  ManyToOne,
+  OneToMany,
+  OneToOne,
+  PrimaryColumn,
+  RelationId,
+  VersionColumn,
+} from 'typeorm';
 import { FencingToken, claimRow, fencedUpdate, optimisticUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/index.js';
 import { databases, tablesOn } from './databases.js';
@@ -37,6 +50,73 @@ class Parcel {
   @FencingToken({ select: true })
   fencingToken?: bigint;
 }
+
+@Entity()
+class Crate {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int', { default: 0 })
+  weight!: number;
+
+  @ManyToOne(() => Crate, { createForeignKeyConstraints: false })
+  outer!: Crate | null;
+
+  @RelationId((crate: Crate) => crate.outer)
+  outerId!: number | null;
+
+  @OneToMany(() => Crate, (crate: Crate) => crate.outer)
+  inner!: Crate[];
+
+  @ManyToMany(() => Crate, { createForeignKeyConstraints: false })
+  @JoinTable({ name: 'crate_neighbours' })
+  neighbours!: Crate[];
+
+  @OneToOne(() => Crate, { createForeignKeyConstraints: false })
+  @JoinColumn()
+  lid!: Crate | null;
+
+  @OneToOne(() => Crate, (crate: Crate) => crate.lid)
+  lidOf!: Crate | null;
+
+  @VersionColumn()
+  version!: number;
+}
+
+describe.each(databases)('relations that an optimistic update does not write, on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Crate], (opened) => (database = opened));
+  beforeEach(async () => {
+    await database.createQueryBuilder().delete().from(Crate).execute();
+    await database.manager.insert(Crate, { id: 1 });
+  });
+
+  const other = { id: 2 } as Crate;
+  it.each([
+    ['outerId', (crate: Crate) => (crate.outerId = 2)],
+    ['inner', (crate: Crate) => (crate.inner = [other])],
+    ['neighbours', (crate: Crate) => (crate.neighbours = [other])],
+    ['lidOf', (crate: Crate) => (crate.lidOf = other)],
+  ])('an assigned %s is refused and nothing is written', async (path, assign) => {
+    const updated = optimisticUpdate(database, Crate, { id: 1 }, (crate) => {
+      crate.weight = 5;
+      assign(crate);
+    });
+    await expect(updated).rejects.toThrow(LockConfigError);
+    await expect(updated).rejects.toThrow(`Expected changes of columns of Crate, got one of ${path}`);
+    expect(await database.manager.find(Crate)).toMatchObject([{ weight: 0, version: 1 }]);
+  });
+
+  it('relations that have a column are written', async () => {
+    await optimisticUpdate(database, Crate, { id: 1 }, (crate) => {
+      crate.outer = other;
+      crate.lid = other;
+    });
+    expect(await database.manager.find(Crate, { loadRelationIds: true })).toMatchObject([
+      { outer: 2, lid: 2 },
+    ]);
+  });
+});
 
 describe.each(databases)('columns that a helper does not write, on %s', (_, storeOf) => {
   let database: DataSource;

@@ -19,9 +19,10 @@ import {
   UNCACHED,
   dataSourceOf,
   durableCommitCondition,
+  managerOf,
   newestRowsOptions,
 } from './database.js';
-import { idOf } from './entity-snapshot.js';
+import { idOf, requireId } from './entity-snapshot.js';
 import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import { findRows } from './find-rows.js';
 import type { RowValues } from './fenced-update.js';
@@ -88,11 +89,9 @@ export async function claimRow<Entity extends ObjectLiteral>(
   entity: EntityTarget<Entity>,
   claim: RowClaim<Entity>,
 ): Promise<Entity | null> {
-  checkClaim(claim);
+  const metadata = dataSourceOf(managerOf(database)).getMetadata(entity);
+  checkClaim(metadata, claim);
   return onPrimary(database, async (manager) => {
-    const metadata = dataSourceOf(manager).getMetadata(entity);
-    checkOwnColumns('from', metadata, claim.from);
-    checkChange(metadata, claim);
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
       const candidates = await retryOnConflict(manager, () =>
         findCandidates(manager, metadata, claim, attempt > 1),
@@ -173,7 +172,15 @@ async function tryClaim(
 }
 
 /** @throws LockConfigError */
-function checkClaim(claim: unknown): void {
+function checkClaim(metadata: EntityMetadata, claim: RowClaim<ObjectLiteral>): void {
+  checkParts(claim, metadata);
+  requireId(metadata);
+  checkOwnColumns('from', metadata, claim.from);
+  checkChange(metadata, claim);
+}
+
+/** @throws LockConfigError */
+function checkParts(claim: unknown, metadata: EntityMetadata): void {
   const errors = new OptionErrors();
   const { from, to, order } = errors.object('the claim', claim ?? null, ['from', 'to', 'order']);
   errors.expect(
@@ -189,7 +196,7 @@ function checkClaim(claim: unknown): void {
     );
   }
   errors.throwIfAny('Wrong claim');
-  checkWhere('from', from);
+  checkWhere('from', from, metadata);
 }
 
 /** @throws LockConfigError if the row would still match `from` after the claim, or would get another id */

@@ -19,6 +19,8 @@ export class EntitySnapshot {
   readonly #nullRelationColumns: ReadonlySet<ColumnMetadata>;
   readonly #stored: ReadonlyMap<ColumnMetadata, unknown>;
   readonly #versionColumn: ColumnMetadata;
+  /** What the row consists of besides columns, as it was read. */
+  readonly #unwritable: ReadonlyMap<string, unknown>;
 
   /** @throws LockConfigError if the row has no version or no id */
   constructor(dataSource: DataSource, metadata: EntityMetadata, row: ObjectLiteral) {
@@ -38,27 +40,33 @@ export class EntitySnapshot {
     this.#nullRelationColumns = new Set(
       metadata.columns.filter(({ relationMetadata }) => relationMetadata?.getEntityValue(row) === null),
     );
+    this.#unwritable = new Map(unwritableOf(metadata, row));
     this.#stored = new Map(metadata.columns.map((column) => [column, this.#storedValueOf(column)]));
   }
 
   /**
    * The changed values, and no others: the rest of an embedded object may not have been read.
    *
-   * @throws LockConfigError if a value has become undefined or a function, a fencing token has changed, or a row has moved in a
-   *   tree; what an assigned promise of a lazy relation rejects with
+   * @throws LockConfigError if a value has become undefined or a function, a fencing token or something that no column stores
+   *   has changed, or a row has moved in a tree; what an assigned promise of a lazy relation rejects with
    */
   async changes(): Promise<ObjectLiteral> {
     await this.#lazyRelations.settle();
+    for (const [path, value] of unwritableOf(this.metadata, this.#row))
+      if (value !== this.#unwritable.get(path)) throw unwritableError(this.metadata, path);
     const changed = this.metadata.columns.filter(
       (column) =>
-        column.isUpdate &&
+        (column.isUpdate || isFencingToken(column)) &&
         column !== this.#versionColumn &&
         !isDeepStrictEqual(this.#storedValueOf(column), this.#stored.get(column)),
     );
     throwIfMoved(this.metadata, changed);
     const token = changed.find(isFencingToken);
     if (token && this.#hasOtherToken(token)) throw tokenGivenError(token.propertyPath);
-    return changed.map((column) => this.#change(column)).reduce(mergeDeep, {});
+    return changed
+      .filter((column) => column !== token)
+      .map((column) => this.#change(column))
+      .reduce(mergeDeep, {});
   }
 
   /** Sets the version of the row to the one that the database has after the write. */
@@ -124,6 +132,20 @@ function throwIfMoved({ name, treeType }: EntityMetadata, changed: readonly Colu
   );
 }
 
+/** The relations whose ids are in other rows, and copies of ids that TypeORM makes when it reads a row. */
+const unwritableOf = ({ relations, relationIds }: EntityMetadata, row: ObjectLiteral) => [
+  ...relations
+    .filter(({ isOwning, isManyToMany, isLazy }) => !isLazy && (!isOwning || isManyToMany))
+    .map((relation) => [relation.propertyPath, relation.getEntityValue(row)] as const),
+  ...relationIds.map((relationId) => [relationId.propertyName, row[relationId.propertyName]] as const),
+];
+
+const unwritableError = ({ name }: EntityMetadata, path: string) =>
+  new LockConfigError(
+    `Expected changes of columns of ${name}, got one of ${path}, which is stored in other rows or read from another column. ` +
+      `Assign the relation that has the column, or write with save() of its repository under a lock.`,
+  );
+
 const expressionError = ({ name }: EntityMetadata, { propertyPath }: ColumnMetadata) =>
   new LockConfigError(
     `Expected a value for ${propertyPath} of ${name}, got a function. Compute the value from the row, or write an SQL ` +
@@ -134,6 +156,15 @@ const expressionError = ({ name }: EntityMetadata, { propertyPath }: ColumnMetad
 export function versionColumnOf({ name, versionColumn }: EntityMetadata): ColumnMetadata {
   if (versionColumn) return versionColumn;
   throw new LockConfigError(`Expected the entity ${name} to have a @VersionColumn(), got none.`);
+}
+
+/** @throws LockConfigError if the entity has no id, as a view may: an update would write all rows that look alike */
+export function requireId({ name, primaryColumns }: EntityMetadata): void {
+  if (primaryColumns.length > 0) return;
+  throw new LockConfigError(
+    `Expected the entity ${name} to have an id, got none, so its rows cannot be told apart. If it is a view, put ` +
+      `@PrimaryColumn() on its id instead of @ViewColumn(), or use the entity of its table.`,
+  );
 }
 
 /**

@@ -2,7 +2,7 @@ import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } fro
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { type Database, describeRows, managerOf, newestRowsOptions } from './database.js';
-import { type FencedTable, fencedRows, tokenCastsOf } from './fenced-rows.js';
+import { type FencedTable, entityMetadataOf, fencedRows, tokenCastsOf } from './fenced-rows.js';
 import { type FencedRequest, checkNewestToken, writeFenced } from './fenced-write.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
@@ -55,8 +55,9 @@ export async function fencedFindOne(
   lock: Fence,
 ): Promise<ObjectLiteral | null> {
   const token = validFencingTokenOf(lock);
-  checkWhere('where', where);
-  throwIfOutsideTransaction(managerOf(database));
+  const manager = managerOf(database);
+  checkWhere('where', where, entityMetadataOf(manager, target));
+  throwIfOutsideTransaction(manager);
   return onPrimary(database, async (manager) => {
     const request = { rows: fencedRows(manager, target), where, token, lock };
     request.rows.checkUnchanged(where);

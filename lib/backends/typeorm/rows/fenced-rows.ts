@@ -4,13 +4,14 @@ import type {
   EntityTarget,
   ObjectLiteral,
   QueryBuilder,
+  UpdateQueryBuilder,
   WhereExpressionBuilder,
 } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
-import { checkIdIsExact } from './entity-snapshot.js';
-import { isFencingToken, tokenGivenError } from './fencing-token.js';
+import { checkIdIsExact, requireId } from './entity-snapshot.js';
+import { allowTokenUpdate, isFencingToken, tokenGivenError } from './fencing-token.js';
 import {
   checkOwnColumns,
   copyWhere,
@@ -37,8 +38,8 @@ export interface FencedRows {
   readonly tokenColumn: string;
   /** The names of the id columns in the database. Empty for a table without an entity, where they are not known. */
   readonly idColumns: readonly string[];
-  /** @throws LockConfigError if the values contain a token */
-  withToken(values: object, token: string): ObjectLiteral;
+  /** Makes the update write the values and the token. @throws LockConfigError if the values contain a token */
+  setWithToken(update: UpdateQueryBuilder<ObjectLiteral>, values: object, token: string): void;
   /** Adds a copy of the condition, because TypeORM changes the operators in it. */
   addConditions(query: Conditions, where: object): void;
   /** @throws LockConfigError if the condition names a column that each write changes */
@@ -57,8 +58,15 @@ export function fencedRows(
   return isTable(target) ? fencedTableRows(manager, target) : fencedEntityRows(manager, target);
 }
 
+/** `undefined` for a table without an entity. */
+export const entityMetadataOf = (
+  manager: EntityManager,
+  target: EntityTarget<ObjectLiteral> | FencedTable,
+): EntityMetadata | undefined => (isTable(target) ? undefined : dataSourceOf(manager).getMetadata(target));
+
 function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLiteral>): FencedRows {
   const metadata = dataSourceOf(manager).getMetadata(target);
+  requireId(metadata);
   const column = fencingColumnOf(metadata);
   return {
     target: metadata.target as FencedRows['target'],
@@ -66,9 +74,10 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     name: metadata.name,
     tokenColumn: column.databaseName,
     idColumns: metadata.primaryColumns.map(({ databaseName }) => databaseName),
-    withToken(values, token) {
+    setWithToken(update, values, token) {
       if (column.getEntityValue(values) !== undefined) throw tokenGivenError(column.propertyPath);
-      return mergeDeep(values, column.createValueMap(token));
+      update.set(mergeDeep(values, column.createValueMap(token)));
+      allowTokenUpdate(update, column);
     },
     addConditions(query, where) {
       checkOwnColumns('where', metadata, where);
@@ -112,12 +121,12 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
     name: table,
     tokenColumn: fencingToken,
     idColumns: [],
-    withToken(values, token) {
+    setWithToken(update, values, token) {
       for (const name of Object.keys(values)) checkName('a name among the values', name);
       // Most databases ignore upper and lower case in names.
       const given = Object.keys(values).find((name) => name.toLowerCase() === fencingToken.toLowerCase());
       if (given !== undefined) throw tokenGivenError(given);
-      return { ...values, [fencingToken]: token };
+      update.set({ ...values, [fencingToken]: token });
     },
     addConditions(query, where) {
       for (const [index, [name, value]] of Object.entries(where).entries()) {

@@ -3,7 +3,7 @@ import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { formatValue } from '../../../core/format.js';
 import { type Database, managerOf } from './database.js';
-import { type FencedTable, fencedRows } from './fenced-rows.js';
+import { type FencedTable, entityMetadataOf, fencedRows } from './fenced-rows.js';
 import { writeFenced } from './fenced-write.js';
 import { onPrimary } from './transactions/primary-connection.js';
 import { throwIfOutsideTransaction } from './transactions/recorded-transaction.js';
@@ -67,9 +67,10 @@ export async function fencedUpdate(
   lock: Fence,
 ): Promise<boolean> {
   const token = validFencingTokenOf(lock);
-  checkWhere('where', where);
+  const manager = managerOf(database);
+  checkWhere('where', where, entityMetadataOf(manager, target));
   checkValues(values);
-  throwIfOutsideTransaction(managerOf(database));
+  throwIfOutsideTransaction(manager);
   return onPrimary(database, (manager) =>
     writeFenced(manager, { rows: fencedRows(manager, target), where, token, lock }, values),
   );

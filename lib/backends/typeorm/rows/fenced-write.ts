@@ -129,11 +129,8 @@ function buildUpdate(
   /** Set before the condition, so that TypeORM gives the parameters of the condition other names. */
   parameters: ObjectLiteral = {},
 ): UpdateQueryBuilder<ObjectLiteral> {
-  const query = manager
-    .createQueryBuilder()
-    .update(rows.target)
-    .set(rows.withToken(values, String(token)))
-    .setParameters(parameters);
+  const query = manager.createQueryBuilder().update(rows.target).setParameters(parameters);
+  rows.setWithToken(query, values, String(token));
   const column = query.escape(rows.tokenColumn);
   const { asNumber } = tokenCastsOf(manager);
   query.where(`(${column} IS NULL OR ${column} <= CAST(:token AS ${asNumber}))`, { token: String(token) });

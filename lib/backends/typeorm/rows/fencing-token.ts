@@ -1,4 +1,4 @@
-import { Column, type ValueTransformer } from 'typeorm';
+import { Column, type ObjectLiteral, type UpdateQueryBuilder, type ValueTransformer } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { shareAcrossCopies } from '../../../core/package-copies.js';
 import type { ColumnMetadata } from './database.js';
@@ -24,7 +24,8 @@ const asBigint = shareAcrossCopies<ValueTransformer>('FencingToken', () => ({
 
 /**
  * The column in which {@link fencedUpdate} keeps the newest fencing token of the row: a BIGINT, NULL until the first
- * fenced read or write. Your code does not read or write it. It needs an entity class, not an `EntitySchema`.
+ * fenced read or write. Your code does not read or write it, and TypeORM leaves it out of every update, also in `save()`.
+ * It needs an entity class, not an `EntitySchema`.
  *
  * ```ts
  * @FencingToken()
@@ -37,8 +38,23 @@ export const FencingToken = ({ name, select = false }: FencingTokenOptions = {})
     type: 'bigint',
     nullable: true,
     select,
+    // A save() would write back an older token, or NULL from an object that was saved before.
+    update: false,
     transformer: asBigint,
   });
+
+/** Lets this one statement write the token. TypeORM builds a statement in one step, so no other sees the change. */
+export function allowTokenUpdate(query: UpdateQueryBuilder<ObjectLiteral>, token: ColumnMetadata): void {
+  const getQuery = query.getQuery.bind(query);
+  query.getQuery = () => {
+    token.isUpdate = true;
+    try {
+      return getQuery();
+    } finally {
+      token.isUpdate = false;
+    }
+  };
+}
 
 export const isFencingToken = ({ transformer }: ColumnMetadata): boolean => transformer === asBigint;
 

@@ -12,7 +12,7 @@ import {
   managerOf,
   newestRowsOptions,
 } from './database.js';
-import { EntitySnapshot, versionColumnOf } from './entity-snapshot.js';
+import { EntitySnapshot, requireId, versionColumnOf } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
@@ -69,10 +69,11 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
 ): Promise<Entity | null> {
   const attempts = attemptsFrom(options);
   checkChange(change);
-  checkWhere('where', where);
   const manager = managerOf(database);
   const dataSource = dataSourceOf(manager);
   const metadata = dataSource.getMetadata(entity);
+  checkWhere('where', where, metadata);
+  requireId(metadata);
   versionColumnOf(metadata);
   checkOwnColumns('where', metadata, where);
   const checkTransaction = manager.queryRunner && guardOf(manager.queryRunner).createTransactionCheck();

@@ -90,9 +90,9 @@ export async function withRowLock<Entity extends ObjectLiteral, T>(
   if (typeof work !== 'function') {
     throw new LockConfigError(`Expected the work to be a function, got ${formatValue(work)}.`);
   }
-  checkWhere('where', where);
   const manager = managerOf(database);
   const metadata = dataSourceOf(manager).getMetadata(entity);
+  checkWhere('where', where, metadata);
   checkOwnColumns('where', metadata, where);
   const request = {
     ...resolved,

@@ -3,33 +3,39 @@ import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 
 /**
- * Rejects conditions that TypeORM, depending on its version and options, would ignore or would let match no row.
+ * Rejects conditions that TypeORM, depending on its version and options, would ignore or would let match no row. Without
+ * `metadata`, for a table without an entity, an object of a class is not known to be the value of a column.
  *
  * @throws LockConfigError that lists all errors
  */
-export function checkWhere(path: string, where: unknown): void {
+export function checkWhere(path: string, where: unknown, metadata?: EntityMetadata): void {
   const errors = new OptionErrors();
   if (!isObject(where) || Array.isArray(where) || Object.keys(where).length === 0) {
     errors.add(`expected ${path} to say which row, such as { id: 7 }, got ${formatValue(where)}`);
   } else {
-    for (const [empty, value] of emptyConditions(path, where))
-      errors.add(`expected ${empty} to be a value, got ${formatValue(value)} (IsNull() finds null)`);
+    const columns = metadata?.columns.filter(({ relationMetadata }) => !relationMetadata) ?? [];
+    const columnPaths = new Set(columns.map(({ propertyPath }) => propertyPath));
+    for (const [empty, value] of emptyConditions(where, columnPaths))
+      errors.add(`expected ${path}.${empty} to be a value, got ${formatValue(value)} (IsNull() finds null)`);
   }
   errors.throwIfAny('Wrong condition');
 }
 
 /** The values that TypeORM would ignore, also within a relation or an embedded object: without them, other rows match. */
 function emptyConditions(
-  path: string,
   where: ObjectLiteral,
+  columnPaths: ReadonlySet<string>,
+  parent = '',
 ): readonly (readonly [path: string, value: unknown])[] {
   return (Object.entries(where) as [string, unknown][]).flatMap(([name, value]) => {
-    const valuePath = `${path}.${name}`;
-    if (value === undefined || value === null) return [[valuePath, value]] as const;
+    const path = `${parent}${name}`;
+    if (value === undefined || value === null) return [[path, value]] as const;
     if (!isObject(value) || isFindOperator(value) || isOneValue(value)) return [];
+    // A value object, which the transformer of the column converts.
+    if (columnPaths.has(path) && !isPlainObject(value)) return [];
     return Object.keys(value).length === 0
-      ? [[valuePath, value] as const]
-      : emptyConditions(valuePath, value);
+      ? [[path, value] as const]
+      : emptyConditions(value, columnPaths, `${path}.`);
   });
 }
 
