@@ -1,6 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { type DynamicModule, Inject, Module, type OnModuleDestroy, type Provider } from '@nestjs/common';
+import {
+  type DynamicModule,
+  Inject,
+  Module,
+  type OnModuleDestroy,
+  Optional,
+  type Provider,
+} from '@nestjs/common';
 import { systemClock } from '../core/clock.js';
+import { LockConfigError } from '../core/errors.js';
 import type { Elections } from '../election/elections.js';
 import { getElectionsPropertyToken } from '../election/leader-election.service.js';
 import { type LockService, getLockServiceToken } from '../lock.service.js';
@@ -29,7 +37,15 @@ export class LockBoardModule implements OnModuleDestroy {
   readonly #feed: BoardFeed;
   readonly #events: RecentEvents;
 
-  constructor(@Inject(BoardFeed) feed: BoardFeed, @Inject(RecentEvents) events: RecentEvents) {
+  constructor(
+    @Optional() @Inject(BoardFeed) feed?: BoardFeed,
+    @Optional() @Inject(RecentEvents) events?: RecentEvents,
+  ) {
+    if (!feed || !events) {
+      throw new LockConfigError(
+        'LockBoardModule is imported without options. Write LockBoardModule.forRoot({ guards: [YourAdminGuard] }) in the imports.',
+      );
+    }
     this.#feed = feed;
     this.#events = events;
   }

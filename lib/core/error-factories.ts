@@ -32,10 +32,16 @@ export const extensionFailedError = (key: string, cause: unknown): LockError =>
         cause,
       });
 
-export const inspectionFailedError = (key: string, cause: unknown) =>
+export const readFailedError = (key: string, cause: unknown) =>
   new LockUnavailableError(
-    `The store did not answer about "${key}" (${formatReason(cause)}). A forced release may or may not have taken ` +
-      `effect: check with inspect() when the store answers.`,
+    `The store did not answer about "${key}" (${formatReason(cause)}). Try again when it answers.`,
+    { key, cause },
+  );
+
+export const changeFailedError = (key: string, cause: unknown) =>
+  new LockUnavailableError(
+    `The store did not answer about "${key}" (${formatReason(cause)}). The change may or may not have taken effect: look at ` +
+      `it when the store answers.`,
     { key, cause },
   );
 

@@ -133,7 +133,7 @@ export class JobLocks {
    */
   setPaused(job: string, isPaused: boolean): Promise<void> {
     const storeKey = this.#storeKey(job);
-    return this.#parts.lockAdmin.request(job, (timeoutMs) =>
+    return this.#parts.lockAdmin.requestChange(job, (timeoutMs) =>
       this.#parts.backend.setPaused(storeKey, isPaused, timeoutMs),
     );
   }

@@ -3,7 +3,7 @@ import type { LockRecord } from './lock-record.js';
 import type { LockMode } from './options.js';
 import { DEFAULT_LIMIT, type ListOptions } from './list-options.js';
 import type { Clock } from './clock.js';
-import { inspectionFailedError } from './error-factories.js';
+import { changeFailedError, readFailedError } from './error-factories.js';
 import { LockError } from './errors.js';
 import { withJson } from './json.js';
 import { replyWithin } from './requests/store-timeout.js';
@@ -107,21 +107,33 @@ export class LockAdmin {
     const { backend, waitQueues } = this.#parts;
     // The store cannot distinguish the callers that used one grant in turn. An earlier one must not release the current.
     if (waitQueues.grantAt(storeKey)?.hasHandedOff(fencingToken)) return false;
-    return this.request(key, (timeoutMs) => backend.forceRelease(storeKey, fencingToken, timeoutMs));
+    return this.requestChange(key, (timeoutMs) => backend.forceRelease(storeKey, fencingToken, timeoutMs));
   }
 
   /**
-   * Sends a request about one key outside of the batches.
+   * Reads outside of the batches.
    *
    * @throws LockUnavailableError if the store does not answer; after `stopping` has aborted, its reason
    */
-  async request<T>(key: string, send: (timeoutMs: number) => Promise<T>): Promise<T> {
+  request<T>(key: string, send: (timeoutMs: number) => Promise<T>): Promise<T> {
+    return this.#request(send, (cause) => readFailedError(key, cause));
+  }
+
+  /** Like {@link request}, for a request that changes something. */
+  requestChange<T>(key: string, send: (timeoutMs: number) => Promise<T>): Promise<T> {
+    return this.#request(send, (cause) => changeFailedError(key, cause));
+  }
+
+  async #request<T>(
+    send: (timeoutMs: number) => Promise<T>,
+    toError: (cause: unknown) => LockError,
+  ): Promise<T> {
     const { clock, stopping } = this.#parts;
     stopping.throwIfAborted();
     try {
       return await replyWithin(clock, INSPECT_TIMEOUT_MS, send);
     } catch (cause) {
-      throw cause instanceof LockError ? cause : inspectionFailedError(key, cause);
+      throw cause instanceof LockError ? cause : toError(cause);
     }
   }
 }

@@ -4,6 +4,10 @@ export const TESTING_IN_PRODUCTION =
   'LockTestingModule is imported and NODE_ENV is "production": its locks are in this process only, so replicas do not ' +
   'exclude each other and jobs run in every replica. Import DistributedLockModule.forRoot() with the backend of your store.';
 
+export const MEMORY_IN_PRODUCTION =
+  'The backend is memoryBackend() and NODE_ENV is "production": its locks are in this process only, so replicas do not ' +
+  'exclude each other and jobs run in every replica. Use the backend of your store, unless there is one replica.';
+
 export function duplicateModuleMessage(name: string | undefined, count: number): string {
   const which = name === undefined ? 'without a name' : `with the name '${name}'`;
   return (

@@ -25,6 +25,7 @@ import { JobOverrides } from '../schedule/registry/job-overrides.js';
 import { NestScheduler } from '../schedule/registry/nest-scheduler.js';
 import { findUnguardedJobs } from '../schedule/registry/unguarded-jobs.js';
 import {
+  MEMORY_IN_PRODUCTION,
   TESTING_IN_PRODUCTION,
   defaultNamespaceWarning,
   duplicateModuleMessage,
@@ -110,8 +111,7 @@ export class LockLifecycle
       this.#registerElections();
       this.#isInitialized = true;
       this.#registerJobs();
-      if (options.isTest && process.env['NODE_ENV'] === 'production')
-        this.#logger.error(TESTING_IN_PRODUCTION);
+      if (process.env['NODE_ENV'] === 'production') this.#reportLocalLocks();
       this.#unregisterCallbacks = registerDataSources(this.#parts);
       await checkStore(locks, { failOnBoot: options.failOnBoot, logger: this.#logger });
       this.#longBootTimer = locks.clock.after(LONG_BOOT_WARNING_MS, () => this.#warnOfLongBoot());
@@ -119,6 +119,12 @@ export class LockLifecycle
       await this.#close();
       throw error;
     }
+  }
+
+  #reportLocalLocks(): void {
+    const { isTest, backend } = this.#parts.options;
+    if (isTest) this.#logger.error(TESTING_IN_PRODUCTION);
+    else if (backend.name === 'memory') this.#logger.warn(MEMORY_IN_PRODUCTION);
   }
 
   /** Elections and the recovery of jobs begin after this hook of all modules: only then can the application do their work. */

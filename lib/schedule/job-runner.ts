@@ -170,6 +170,6 @@ export class JobRunner {
 
 const unknownJobError = (location: string) =>
   new LockConfigError(
-    `${location} is not a job of this application: expected an instance that Nest created and that is neither request-scoped ` +
-      `nor transient.`,
+    `${location} is not a job of this application: expected an instance that Nest created, that is neither request-scoped nor ` +
+      `transient, and whose class does not override the method without the decorator.`,
   );

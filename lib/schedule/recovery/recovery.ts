@@ -5,12 +5,11 @@ import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { Plan } from '../plan/plan.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, listOwnTicks } from '../claim-params.js';
+import { buildClaimParams } from '../claim-params.js';
 import { mayOverlap, ownStoreKey } from '../tick-keys.js';
-import { readRunHistory } from '../run-history.js';
-import type { StoredRun } from '../run-record.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
+import { OwnTickSearch } from './own-tick-search.js';
 import { endWithoutRun, originOf, unplannedTimeBy } from './passed-over-ticks.js';
 
 /** Pauses between two attempts while the store does not answer: they double from the first to the maximum. */
@@ -24,6 +23,7 @@ const MAX_PAUSE_MS = 15_000;
 export class Recovery {
   readonly #parts: RecoveryParts;
   readonly #deadRunWatcher: DeadRunWatcher;
+  readonly #ownTickSearch: OwnTickSearch;
   readonly #recovering = new Set<Job>();
   /** When this process first saw a plan, on the monotonic clock. */
   readonly #planSeenAtMs = new WeakMap<Plan, number>();
@@ -32,6 +32,7 @@ export class Recovery {
   constructor(parts: RecoveryParts) {
     this.#parts = parts;
     this.#deadRunWatcher = new DeadRunWatcher(parts);
+    this.#ownTickSearch = new OwnTickSearch(parts.locks);
   }
 
   /** Starts what may still run the tick, or an unfinished earlier one, without a timer. Returns the reason of the skip. */
@@ -101,7 +102,7 @@ export class Recovery {
       : await locks.jobs.readTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
-    const ownTicks = await this.#findOwnTicks(job, nowMs);
+    const ownTicks = await this.#ownTickSearch.find(job, nowMs);
     if (!ownTicks) return false;
     for (const tick of ownTicks) void this.#deadRunWatcher.watch(job, tick, 0);
     if (!claimed) return true;
@@ -119,31 +120,6 @@ export class Recovery {
     }
     this.#watchCurrentRun(job, newest, judgeTick(claim, state));
     return runsMissedTicks(job) ? this.#runMissedTick(job, state, newest) : true;
-  }
-
-  /**
-   * The ticks with keys of their own whose runs may have died. Of those that are long ago or of another schedule, only the
-   * history knows. `undefined` if the store did not answer.
-   */
-  async #findOwnTicks(job: PlannedJob, nowMs: number): Promise<readonly Tick[] | undefined> {
-    if (!retriesDeadRuns(job) || !mayOverlap(job)) return [];
-    const history = await this.#readHistory(job);
-    // A run that the shutdown has interrupted is retried as if it had died.
-    const unended = history?.filter(
-      ({ record: { ended, outcome, isManual } }) =>
-        !isManual && (ended === null || outcome === 'interrupted'),
-    );
-    return (
-      unended && [
-        ...listOwnTicks(job, nowMs),
-        ...unended.map(({ record }) => createTick(job.plan, record.tick.getTime())),
-      ]
-    );
-  }
-
-  /** `undefined` if the store did not answer. */
-  #readHistory({ key }: Job): Promise<readonly StoredRun[] | undefined> {
-    return readRunHistory(this.#parts.locks.jobs, key).catch(() => undefined);
   }
 
   /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */

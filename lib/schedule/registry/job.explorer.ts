@@ -45,6 +45,7 @@ export function registerJobs(
   runner: JobRunner,
   parts: JobParts,
 ): readonly Job[] {
+  const logger = new Logger('DistributedLockModule');
   const methods = new Map<string, GuardedMethod>();
   const warnedKeys = new Set<string>();
   const jobs: Job[] = [];
@@ -67,8 +68,9 @@ export function registerJobs(
     }
     if (other && other.instance !== found.instance && !warnedKeys.has(job.key)) {
       warnedKeys.add(job.key);
-      new Logger('DistributedLockModule').warn(multipleInstancesWarning(job.key, found));
+      logger.warn(multipleInstancesWarning(job.key, found));
     }
+    if (parts.scheduler && isOwnDate(readSchedule(found.method))) logger.warn(ownDateWarning(location));
     methods.set(job.key, found);
     runner.register({ instance: found.instance, method: found.name, guard: found.guard }, job);
     jobs.push(job);
@@ -100,6 +102,15 @@ function* findGuarded(discovery: DiscoveryService, moduleName: string | undefine
     yield { ...found, location, guard: decorated.value };
   }
 }
+
+/** Whether each process has probably computed the date of the job from its own clock: others are rarely given in ms. */
+const isOwnDate = ({ cron }: MethodSchedule) =>
+  cron?.cronTime instanceof Date && cron.cronTime.getMilliseconds() !== 0;
+
+const ownDateWarning = (location: string) =>
+  `${location} is scheduled for a date with milliseconds, which each replica has probably computed for itself. Each of these ` +
+  `dates is a tick of its own, so the method runs in every replica. Give all replicas the same date, or use @Timeout with ` +
+  `@SingletonCron({ deployKey: … }) to run once for each deployment.`;
 
 const SCOPED_CONSEQUENCE =
   '. @nestjs/schedule never runs its jobs, or runs them on an instance that nothing else uses';

@@ -9,7 +9,14 @@ import {
 import { map } from 'rxjs';
 import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { LockBoardModule } from '../../../lib/board/index.js';
-import { CronRuns, LeaderElection, LockConfigError, LockService } from '../../../lib/index.js';
+import { Test } from '@nestjs/testing';
+import {
+  CronRuns,
+  DistributedLockModule,
+  LeaderElection,
+  LockConfigError,
+  LockService,
+} from '../../../lib/index.js';
 import { Gate } from '../../support/gate.js';
 import { until } from '../../support/until.js';
 import {
@@ -319,6 +326,13 @@ it.each([
   const create = () => LockBoardModule.forRoot(options as Parameters<typeof LockBoardModule.forRoot>[0]);
   expect(create).toThrow(LockConfigError);
   expect(create).toThrow(message);
+});
+
+it('the class without forRoot() does not boot, and says what to write', async () => {
+  const imports = [DistributedLockModule.forRoot({ backend: memoryBackend() }), LockBoardModule];
+  await expect(Test.createTestingModule({ imports }).compile()).rejects.toThrow(
+    'Write LockBoardModule.forRoot({ guards: [YourAdminGuard] })',
+  );
 });
 
 it('a board without a lock module does not boot, and says what to import', async () => {

@@ -4,7 +4,7 @@ import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
 import { createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { createTick } from '../../../lib/schedule/plan/tick-calculator.js';
-import { buildClaimParams } from '../../../lib/schedule/claim-params.js';
+import { buildClaimParams, listNewestTicks } from '../../../lib/schedule/claim-params.js';
 import { lockFixture } from '../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
@@ -111,3 +111,23 @@ describe('a jitter that may be longer than a tick can be claimed', () => {
     expect(register(job('0 3 1 * *', { jitterMs: DAY_MS - 1 }))).toBeDefined();
   });
 });
+
+describe.each(['*/5 * * * *', '0 9-17 * * 1-5', '30 2 * * *', '15,45 1 1 * *'])(
+  'the newest ticks of %s',
+  (cronTime) => {
+    it.each(['Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe'])(
+      'are those before each other in %s',
+      (timeZone) => {
+        const plan = createCronPlan({ cronTime, timeZone });
+        for (const nowMs of [Date.UTC(2026, 2, 29, 3), Date.UTC(2026, 9, 25, 3), Date.UTC(2026, 10, 1, 8)]) {
+          const ticks = listNewestTicks(plan, nowMs);
+          expect(ticks).toHaveLength(100);
+          for (const [index, { tickMs }] of ticks.entries()) {
+            const afterMs = ticks[index + 1]?.tickMs;
+            expect(tickMs).toBe(plan.latest(afterMs === undefined ? nowMs : afterMs - 1));
+          }
+        }
+      },
+    );
+  },
+);

@@ -162,7 +162,7 @@ export function versionColumnOf({ name, versionColumn }: EntityMetadata): Column
 export function requireId({ name, primaryColumns }: EntityMetadata): void {
   if (primaryColumns.length > 0) return;
   throw new LockConfigError(
-    `Expected the entity ${name} to have an id, got none, so its rows cannot be told apart. If it is a view, put ` +
+    `Expected the entity ${name} to have an id, got none: all rows that look alike would be written. If it is a view, put ` +
       `@PrimaryColumn() on its id instead of @ViewColumn(), or use the entity of its table.`,
   );
 }

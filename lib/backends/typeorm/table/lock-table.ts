@@ -1,4 +1,5 @@
 import { LockConfigError } from '../../../core/errors.js';
+import { formatReason } from '../../../core/format.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { type Session, retryWhileBusy } from '../connections/session.js';
 import { type Table, columnsOf, createTableSql } from './table-definition.js';
@@ -83,8 +84,8 @@ export class LockTable {
         );
       case 'forbidden':
         return new LockConfigError(
-          `Expected the right to create and use the table ${table} for locks, which the database denies. Grant ` +
-            `it, or create the table with the migration ${MIGRATION} as a user who may.`,
+          `Expected the right to create and use the table ${table} for locks, which the database denies ` +
+            `(${formatReason(cause)}). Grant it, or create the table with the migration ${MIGRATION} as a user who may.`,
           { cause },
         );
       default:

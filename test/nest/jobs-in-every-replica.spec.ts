@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Injectable, type Type } from '@nestjs/common';
 import { Cron, Interval, ScheduleModule, Timeout } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -11,7 +11,10 @@ const LONG_MS = 1_000_000;
 const ignore = () => undefined;
 
 let testing: TestingModule | undefined;
-afterEach(() => testing?.close());
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  await testing?.close();
+});
 
 const production = () => [
   ScheduleModule.forRoot(),
@@ -108,4 +111,41 @@ it('a method that is scheduled and guarded, or locked and called by the applicat
   }
 
   expect(await bootWarnings([Jobs])).toEqual([]);
+});
+
+describe('a job at a date', () => {
+  const dateWithMs = new Date(Date.now() + LONG_MS);
+  dateWithMs.setMilliseconds(5);
+
+  @Injectable()
+  class Soon {
+    @SingletonCron()
+    @Cron(dateWithMs)
+    async soon(): Promise<void> {}
+  }
+
+  @Injectable()
+  class Agreed {
+    @SingletonCron()
+    @Cron(new Date(Date.UTC(2100, 0, 1)))
+    async agreed(): Promise<void> {}
+  }
+
+  it('is warned of at boot if each replica has computed its own', async () => {
+    expect(await bootWarnings([Soon, Agreed])).toEqual([
+      expect.stringMatching(/@SingletonCron on Soon\.soon .*each replica has probably computed.*deployKey/),
+    ]);
+  });
+
+  it('is not warned of in a test, where there are no replicas', async () => {
+    expect(await bootWarnings([Soon], [ScheduleModule.forRoot(), LockTestingModule.forRoot()])).toEqual([]);
+  });
+});
+
+it('locks in memory are warned of at boot if NODE_ENV is production', async () => {
+  vi.stubEnv('NODE_ENV', 'production');
+  const memory = [DistributedLockModule.forRoot({ backend: memoryBackend() })];
+  expect(await bootWarnings([], memory)).toEqual([
+    expect.stringMatching(/memoryBackend\(\).*in this process only.*jobs run in every replica/),
+  ]);
 });
