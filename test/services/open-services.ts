@@ -37,7 +37,7 @@ const kinds = {
   },
   etcd: {
     variable: 'TEST_ETCD_URL',
-    programs: ['etcd'],
+    programs: ['etcd', 'etcdctl'],
     open: () => startEtcd().then(opened),
   },
   zookeeper: {

@@ -45,6 +45,8 @@ const PATIENT_LEASE_MS = 2_000;
 const TOKEN_COUNT = 1_000_000;
 export const LONG_LEASE_MS = 30_000;
 export const TIMEOUT_MS = 10_000;
+/** For how long a store may be too slow for the short leases of the laws. */
+const MAX_STANDSTILL_MS = 60_000;
 const HOUR_MS = 60 * 60 * 1_000;
 
 const shortLeaseMs = ({ minLeaseMs = 0 }: LockBackend) => Math.max(LEASE_MS, minLeaseMs);
@@ -95,10 +97,10 @@ export class BackendClient {
     this.leaseMs = shortLeaseMs(backend);
   }
 
-  /** Repeats the request while the store is too slow for its lease, as a caller does: a machine may stand still. */
+  /** Repeats the request while the store is too slow for its lease, as a caller does: a machine or its disk may stand still. */
   async acquire(acquisition: AcquisitionId, options: AcquireSettings = {}): Promise<AcquireResult> {
     const request = createAcquireRequest(acquisition, options);
-    const untilMs = systemClock.monotonicMs() + TIMEOUT_MS;
+    const untilMs = systemClock.monotonicMs() + MAX_STANDSTILL_MS;
     for (;;) {
       const { acquire } = await this.backend.execute({ acquire: [request] }, TIMEOUT_MS);
       const [result] = acquire;
