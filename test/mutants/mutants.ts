@@ -1504,6 +1504,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/recovery/own-tick-search'],
   },
   {
+    title: 'with overlap allow, ticks of the time in which a job waits for its search are left out',
+    file: 'lib/schedule/recovery/own-tick-search.ts',
+    find: 'nowMs + clock.monotonicMs() - askedAtMs',
+    replace: 'nowMs',
+    specs: ['test/unit/schedule/recovery/own-tick-search'],
+  },
+  {
     title: 'with overlap allow, all ticks of a job are read at once',
     file: 'lib/schedule/recovery/own-tick-search.ts',
     find: 'const MAX_READS = 8;',

@@ -22,10 +22,13 @@ export class OwnTickSearch {
     this.#locks = locks;
   }
 
-  /** Resolves with `undefined` if the store did not answer. */
+  /** `nowMs`: by the store's clock. Resolves with `undefined` if the store did not answer. */
   find(job: PlannedJob, nowMs: number): Promise<readonly Tick[] | undefined> {
     if (!retriesDeadRuns(job) || !mayOverlap(job)) return Promise.resolve([]);
-    const search = this.#previous.then(() => this.#search(job, nowMs));
+    const { clock } = this.#locks;
+    const askedAtMs = clock.monotonicMs();
+    // Ticks of the time in the line count too: while a job is recovered, nothing else looks for their runs.
+    const search = this.#previous.then(() => this.#search(job, nowMs + clock.monotonicMs() - askedAtMs));
     this.#previous = search.catch(() => undefined);
     return search;
   }
