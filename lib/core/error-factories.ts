@@ -32,9 +32,10 @@ export const extensionFailedError = (key: string, cause: unknown): LockError =>
         cause,
       });
 
+/** @param key What was read; empty for all locks. */
 export const readFailedError = (key: string, cause: unknown) =>
   new LockUnavailableError(
-    `The store did not answer about "${key}" (${formatReason(cause)}). Try again when it answers.`,
+    `The store did not answer${key && ` about "${key}"`} (${formatReason(cause)}). Try again when it answers.`,
     { key, cause },
   );
 

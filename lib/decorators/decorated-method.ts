@@ -39,7 +39,8 @@ export function decoratorNotCalledError(
 export const notBootedError = (location: string, registered: 'jobs' | 'elections') =>
   new LockConfigError(
     `${location} was called before its application has booted: expected a call when all ${registered} are registered. Call it in ` +
-      `onApplicationBootstrap() instead of onModuleInit(). In a test, \`await app.init()\` is missing: compile() alone is not enough.`,
+      `onApplicationBootstrap() at the earliest, not in onModuleInit(). In a test, \`await app.init()\` is missing: compile() ` +
+      `alone is not enough.`,
   );
 
 /**

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { unavailableError } from '../../../lib/core/error-factories.js';
+import { changeFailedError, readFailedError, unavailableError } from '../../../lib/core/error-factories.js';
 import { LockUnavailableError } from '../../../lib/core/errors.js';
 
 const withCode = (message: string, code: string) => Object.assign(new Error(message), { code });
@@ -37,4 +37,16 @@ it.each([
   expect(unavailableError('order:1', cause).message).toMatch(
     /did not say whether .*Try again when the store/,
   );
+});
+
+it('the error of a read speaks of no change, and that of a list of no key', () => {
+  const cause = new Error('Command timed out');
+  const messages = [readFailedError('order:1', cause), readFailedError('', cause)].map(
+    ({ message }) => message,
+  );
+  expect(messages).toEqual([
+    'The store did not answer about "order:1" (Command timed out). Try again when it answers.',
+    'The store did not answer (Command timed out). Try again when it answers.',
+  ]);
+  expect(changeFailedError('order:1', cause).message).toMatch(/may or may not have taken effect/);
 });
