@@ -47,6 +47,11 @@ class Invoice {
   fencingToken?: bigint;
 }
 
+/** A row to which the database has not given an id yet. */
+class Unsaved {
+  readonly id = undefined;
+}
+
 const pay = (invoice: Invoice) => void (invoice.state = 'PAID');
 
 const helpers: [string, (database: DataSource, where: object) => Promise<unknown>][] = [
@@ -81,6 +86,8 @@ describe.each(databases)('a value object as an id, on %s', (_, storeOf) => {
   });
 
   it.each(helpers)('of a related row without an id names no row for %s', async (_, use) => {
-    await expect(use(database, { corrects: new Invoice() })).rejects.toThrow(LockConfigError);
+    const unsaved = use(database, { corrects: new Unsaved() });
+    await expect(unsaved).rejects.toThrow(LockConfigError);
+    await expect(unsaved).rejects.toThrow('corrects.id to be a value');
   });
 });
