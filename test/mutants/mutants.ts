@@ -1542,8 +1542,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a new object of a related row counts as a value',
     file: 'lib/backends/typeorm/rows/where-conditions.ts',
-    find: 'metadata?.columns.filter(({ relationMetadata }) => !relationMetadata)',
-    replace: 'metadata?.columns',
+    find: 'columnPaths.delete(propertyPath);',
+    replace: 'void propertyPath;',
     specs: ['test/resource/value-objects'],
   },
   {

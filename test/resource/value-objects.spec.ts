@@ -1,5 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { Column, type DataSource, Entity, ManyToOne, PrimaryColumn, VersionColumn } from 'typeorm';
+import {
+  Column,
+  type DataSource,
+  Entity,
+  JoinColumn,
+  ManyToOne,
+  OneToOne,
+  PrimaryColumn,
+  VersionColumn,
+} from 'typeorm';
 import {
   FencingToken,
   claimRow,
@@ -47,6 +56,18 @@ class Invoice {
   fencingToken?: bigint;
 }
 
+/** A row whose id is that of another row. */
+@Entity()
+class Receipt {
+  @OneToOne(() => Invoice, { createForeignKeyConstraints: false })
+  @JoinColumn()
+  @PrimaryColumn({ type: 'varchar', length: 10 })
+  invoice!: Invoice;
+
+  @FencingToken()
+  fencingToken?: bigint;
+}
+
 /** A row to which the database has not given an id yet. */
 class Unsaved {
   readonly id = undefined;
@@ -69,7 +90,7 @@ const helpers: [string, (database: DataSource, where: object) => Promise<unknown
 describe.each(databases)('a value object as an id, on %s', (_, storeOf) => {
   let database: DataSource;
   let count = 0;
-  tablesOn(storeOf, [Invoice], (opened) => (database = opened));
+  tablesOn(storeOf, [Invoice, Receipt], (opened) => (database = opened));
   const newInvoice = async () => {
     const id = new InvoiceId(`I-${(count += 1)}`);
     await database.manager.insert(Invoice, { id });
@@ -83,6 +104,11 @@ describe.each(databases)('a value object as an id, on %s', (_, storeOf) => {
       state: 'OPEN',
       version: 1,
     });
+  });
+
+  it('of a related row that names this one must be there', async () => {
+    const unsaved = fencedFindOne(database, Receipt, { invoice: new Unsaved() as unknown as Invoice }, 5n);
+    await expect(unsaved).rejects.toThrow('invoice.id to be a value');
   });
 
   it.each(helpers)('of a related row without an id names no row for %s', async (_, use) => {

@@ -13,8 +13,9 @@ export function checkWhere(path: string, where: unknown, metadata?: EntityMetada
   if (!isObject(where) || Array.isArray(where) || Object.keys(where).length === 0) {
     errors.add(`expected ${path} to say which row, such as { id: 7 }, got ${formatValue(where)}`);
   } else {
-    const columns = metadata?.columns.filter(({ relationMetadata }) => !relationMetadata) ?? [];
-    const columnPaths = new Set(columns.map(({ propertyPath }) => propertyPath));
+    const columnPaths = new Set(metadata?.columns.map(({ propertyPath }) => propertyPath));
+    // The id of a row may be a relation.
+    for (const { propertyPath } of metadata?.relations ?? []) columnPaths.delete(propertyPath);
     for (const [empty, value] of emptyConditions(where, columnPaths))
       errors.add(`expected ${path}.${empty} to be a value, got ${formatValue(value)} (IsNull() finds null)`);
   }
