@@ -8,7 +8,6 @@ import { collectLeaseLimitErrors } from '../core/options.js';
 import { type Job, isPlanned, retriesDeadRuns, runsMissedTicks } from './job.js';
 import { mayOverlap, ownStoreKey } from './tick-keys.js';
 import { longestPeriodMs } from './plan/longest-period.js';
-import type { Plan } from './plan/plan.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
 
 /** How early a replica whose clock is ahead may claim a tick: a tenth of the period, at most 500 ms. */
@@ -30,8 +29,6 @@ const MAX_RETENTION_MS = 400 * 24 * 60 * 60 * 1_000;
 
 /** How many ticks of a job are kept for the sake of an older one with a longer period. */
 const MAX_KEPT_TICKS = 1_000;
-
-const MAX_TICKS = 100;
 
 /**
  * The parameters that claim a tick of the job. A missed tick may be older than a tick whose timer fired; `claimed` is then the
@@ -90,24 +87,6 @@ function retentionMsOf(job: Job, tick: Tick, locks: Locks): number {
   const staleAfterMs = staleAfterMsOf(job, tick, locks);
   const claimableMs = runsMissedTicks(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
   return Math.min(claimableMs + leaseMs + maxEarlyMsOf(job, tick), MAX_RETENTION_MS);
-}
-
-/** The newest planned ticks, at most 100, the oldest first. */
-export function listNewestTicks(plan: Plan, nowMs: number): readonly Tick[] {
-  const ticks: Tick[] = [];
-  for (let tickMs = plan.latest(nowMs); tickMs !== undefined && ticks.length < MAX_TICKS;) {
-    const tick = createTick(plan, tickMs);
-    ticks.push(tick);
-    tickMs = tickBefore(plan, tick);
-  }
-  return ticks.reverse();
-}
-
-/** Tries the period of the tick first, because that takes a tenth of the time. */
-function tickBefore(plan: Plan, { tickMs, periodMs }: Tick): number | undefined {
-  const guessMs = plan.next(tickMs - periodMs - 1);
-  const isBefore = guessMs !== undefined && guessMs < tickMs && plan.next(guessMs) === tickMs;
-  return isBefore ? guessMs : plan.latest(tickMs - 1);
 }
 
 /** The same in all replicas. With random delays, the more replicas there are, the earlier the first of them would start. */

@@ -133,7 +133,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'with overlap allow, a dead run is looked for among the newest ticks only',
-    file: 'lib/schedule/claim-params.ts',
+    file: 'lib/schedule/plan/newest-ticks.ts',
     find: 'ticks.length < MAX_TICKS',
     replace: 'ticks.length < 11',
     specs: ['test/unit/schedule/job-runner'],

@@ -2,12 +2,12 @@ import type { AsyncResource } from 'node:async_hooks';
 import { LockHandle } from '../../core/leases/lock-handle.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/leases/acquirer.js';
-import { judgeTick } from '../../core/tick.js';
 import type { Job } from '../job.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { buildClaimParams } from '../claim-params.js';
 import type { TickClaimer } from '../tick-claimer.js';
 import { endWithoutRun, originOf } from './passed-over-ticks.js';
+import { readVerdict } from './read-verdict.js';
 import { Sleeper } from './sleeper.js';
 
 export interface RecoveryParts {
@@ -89,10 +89,9 @@ export class DeadRunWatcher {
    */
   async #tryToTakeOver(job: Job, tick: Tick): Promise<number | undefined | 'not-called'> {
     const { locks, invoke } = this.#parts;
-    const { tick: claim, storeKey } = buildClaimParams(job, tick, locks);
-    const state = await locks.jobs.readTicks(job.key, storeKey);
-    if (!state) return RETRY_PAUSE_MS;
-    const verdict = judgeTick(claim, { ...state, isPaused: false });
+    const read = await readVerdict(job, tick, locks);
+    if (!read) return RETRY_PAUSE_MS;
+    const { verdict, state, storeKey } = read;
     if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);
     // Nobody has claimed the tick, so no run of it has died.
     if (verdict.attempt === 1) return undefined;

@@ -1,11 +1,11 @@
 import type { Locks } from '../../core/locks.js';
-import { judgeTick } from '../../core/tick.js';
 import { type PlannedJob, retriesDeadRuns } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, listNewestTicks } from '../claim-params.js';
+import { listNewestTicks } from '../plan/newest-ticks.js';
 import { readRunHistory } from '../run-history.js';
 import type { StoredRun } from '../run-record.js';
 import { mayOverlap } from '../tick-keys.js';
+import { readVerdict } from './read-verdict.js';
 
 /** How many ticks are read at once. More would delay the renewals of this process. */
 const MAX_READS = 8;
@@ -56,10 +56,9 @@ export class OwnTickSearch {
 
   /** Whether a run of the tick died or is in progress. `undefined` if the store did not answer. */
   async #mayHaveDied(job: PlannedJob, tick: Tick): Promise<boolean | undefined> {
-    const { tick: claim, storeKey } = buildClaimParams(job, tick, this.#locks);
-    const state = await this.#locks.jobs.readTicks(job.key, storeKey);
-    if (!state) return undefined;
-    const verdict = judgeTick(claim, { ...state, isPaused: false });
+    const read = await readVerdict(job, tick, this.#locks);
+    if (!read) return undefined;
+    const { verdict } = read;
     if (verdict.kind === 'grant') return verdict.attempt > 1;
     return verdict.kind === 'refused' && verdict.retryInMs !== undefined;
   }

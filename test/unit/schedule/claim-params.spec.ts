@@ -4,7 +4,8 @@ import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
 import { createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { createTick } from '../../../lib/schedule/plan/tick-calculator.js';
-import { buildClaimParams, listNewestTicks } from '../../../lib/schedule/claim-params.js';
+import { buildClaimParams } from '../../../lib/schedule/claim-params.js';
+import { listNewestTicks } from '../../../lib/schedule/plan/newest-ticks.js';
 import { lockFixture } from '../core/lock-fixture.js';
 
 const HOUR_MS = 60 * 60 * 1_000;
