@@ -1,11 +1,8 @@
 import { systemClock } from '../../../core/clock.js';
-import { withTimeout } from '../../../core/requests/store-timeout.js';
+import { StoreTimeoutError, withTimeout } from '../../../core/requests/store-timeout.js';
+import { type UnknownResult, unknownResult } from '../../../core/unknown-result.js';
 
 const SLOT_COUNT = 16_384;
-/** How long to wait after the newest reply: long enough for a redirection, and shorter than the timeout of a caller. */
-const SLOW_NODE_TIMEOUT_MS = 250;
-/** How long to wait after the first reply, even if further replies keep arriving. */
-const MAX_WAIT_MS = 1_000;
 
 /** CRC16 in the XMODEM variant, as the Redis Cluster specification defines it. */
 function crc16(bytes: Uint8Array): number {
@@ -24,35 +21,41 @@ export function slotOf(key: string): number {
   return crc16(Buffer.from(to > from ? key.slice(from, to) : key)) % SLOT_COUNT;
 }
 
+/** How the members of each slot are run, and for how long at most. */
+interface SlotCalls<Member, Result> {
+  readonly slotOfMember: (member: Member) => number;
+  readonly run: (group: readonly Member[], slot: number) => Promise<readonly Result[]>;
+  readonly timeoutMs: number;
+  /** Receives each result as soon as its slot has replied, so that a silent node does not delay those of others. */
+  readonly onResult?: ((result: Result, index: number) => void) | undefined;
+}
+
 /**
- * Runs the members of each slot as one group, and returns the results in the order of the members. A silent node delays the
- * results of the others by `SLOW_NODE_TIMEOUT_MS`, nodes that reply one by one by about `MAX_WAIT_MS`. Members without a result
- * get `timeoutResult`.
+ * Runs the members of each slot as one group. Returns the results in the order of the members, once all slots have replied or
+ * the time is over. A member without a result by then gets an unknown one.
  */
-export async function runPerSlot<Member extends object, Result>(
+export async function runPerSlot<Member, Result>(
   members: readonly Member[],
-  slotOfMember: (member: Member) => number,
-  run: (group: readonly Member[], slot: number) => Promise<readonly Result[]>,
-  timeoutResult: (afterMs: number) => Result,
-): Promise<readonly Result[]> {
-  const groups = new Map<number, Member[]>();
-  for (const member of members) {
+  { slotOfMember, run, timeoutMs, onResult }: SlotCalls<Member, Result>,
+): Promise<readonly (Result | UnknownResult)[]> {
+  const groups = new Map<number, [member: Member, index: number][]>();
+  for (const [index, member] of members.entries()) {
     const slot = slotOfMember(member);
     const group = groups.get(slot);
-    if (group) group.push(member);
-    else groups.set(slot, [member]);
+    if (group) group.push([member, index]);
+    else groups.set(slot, [[member, index]]);
   }
-  const results = new Map<Member, Result | undefined>();
+  const results = new Map<number, Result>();
   const pending = [...groups].map(async ([slot, group]) => {
-    const received = await run(group, slot);
-    group.forEach((member, index) => results.set(member, received[index]));
+    const members = group.map(([member]) => member);
+    const received = (await run(members, slot)).values();
+    for (const [, index] of group) {
+      const { value, done } = received.next();
+      if (done) return;
+      results.set(index, value);
+      onResult?.(value, index);
+    }
   });
-  if (pending.length > 0) await Promise.race(pending);
-  const all = Promise.all(pending);
-  const latestMs = systemClock.monotonicMs() + MAX_WAIT_MS;
-  for (let received = -1; received < results.size && systemClock.monotonicMs() < latestMs;) {
-    received = results.size;
-    await withTimeout(systemClock, SLOW_NODE_TIMEOUT_MS, all);
-  }
-  return members.map((member) => results.get(member) ?? timeoutResult(SLOW_NODE_TIMEOUT_MS));
+  await withTimeout(systemClock, timeoutMs, Promise.all(pending));
+  return members.map((_, index) => results.get(index) ?? unknownResult(new StoreTimeoutError(timeoutMs)));
 }

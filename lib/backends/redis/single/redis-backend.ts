@@ -1,4 +1,4 @@
-import type { BatchResult, LockBackend, RequestBatch } from '../../../core/backend.js';
+import type { BatchResult, LockBackend, OnResult, RequestBatch } from '../../../core/backend.js';
 import type { ReleaseNotice } from '../../../core/store-notices.js';
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import { systemClock } from '../../../core/clock.js';
@@ -18,6 +18,7 @@ import { RequestSender } from './request-sender.js';
 import { scanTargetOf } from './scan-target.js';
 import {
   type ScriptReply,
+  createReplyReporter,
   lateRequestError,
   parseLockRecord,
   parseNotification,
@@ -67,14 +68,19 @@ export class RedisBackend implements LockBackend {
     return this.#connection.ready !== undefined;
   }
 
-  async execute(batch: RequestBatch, timeoutMs: number): Promise<BatchResult> {
+  async execute(batch: RequestBatch, timeoutMs: number, onResult?: OnResult): Promise<BatchResult> {
     this.#notifications.open();
-    const replies = await this.#sender.send(this.#encoder.encode(batch), timeoutMs);
-    return parseReplies(batch, replies, () => {
-      this.#notifications.start();
-      return this.#notifications.isSubscribed;
-    });
+    const onReply =
+      onResult && this.#isCluster ? createReplyReporter(batch, onResult, this.#onQueued) : undefined;
+    const replies = await this.#sender.send(this.#encoder.encode(batch), timeoutMs, onReply);
+    return parseReplies(batch, replies, this.#onQueued);
   }
+
+  /** Returns whether a queued request will be notified of a release. */
+  readonly #onQueued = (): boolean => {
+    this.#notifications.start();
+    return this.#notifications.isSubscribed;
+  };
 
   async inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
     return parseLockRecord(await this.#runOne({ key, holder: '', command: 'inspect' }, timeoutMs));

@@ -73,19 +73,26 @@ export class RequestSender {
     return client;
   }
 
-  /** Returns a reply for each request, in their order. Never rejects. */
-  send(requests: readonly ScriptRequest[], timeoutMs: number): Promise<readonly ScriptReply[]> {
+  /**
+   * Returns a reply for each request, in their order. Never rejects. In a Cluster, `onReply` receives each reply as soon as its
+   * node has sent it.
+   */
+  send(
+    requests: readonly ScriptRequest[],
+    timeoutMs: number,
+    onReply?: (reply: ScriptReply, index: number) => void,
+  ): Promise<readonly ScriptReply[]> {
     const [request] = requests;
     const client = requests.length === 1 && this.#isSimple ? this.#parts.connection.ready : undefined;
     if (client && request) return this.#sendLone(client, request, within(timeoutMs));
     if (!this.#parts.isCluster) return this.#runChunks(requests, within(timeoutMs));
     // In a Cluster, all keys of a call must be on one slot.
-    return runPerSlot(
-      requests,
-      ({ key }) => slotOf(this.#parts.keyPrefix + lockKeyOf(key)),
-      (group, slot) => this.#runChunks(group, within(timeoutMs, slot)),
-      (afterMs) => unknownResult(new StoreTimeoutError(afterMs)),
-    );
+    return runPerSlot(requests, {
+      slotOfMember: ({ key }) => slotOf(this.#parts.keyPrefix + lockKeyOf(key)),
+      run: (group, slot) => this.#runChunks(group, within(timeoutMs, slot)),
+      timeoutMs,
+      onResult: onReply,
+    });
   }
 
   /** Most calls have a single request for a key without contention, so this path has as few promises as possible. */

@@ -1,4 +1,4 @@
-import type { BatchResult, RequestBatch } from '../../../core/backend.js';
+import type { BatchResult, OnResult, RequestBatch } from '../../../core/backend.js';
 import type { AcquireResult, Granted, ReleaseResult, RenewResult } from '../../../core/backend-results.js';
 import type { ReleaseNotice } from '../../../core/store-notices.js';
 import type { LockRecord } from '../../../core/lock-record.js';
@@ -32,6 +32,21 @@ export function parseReplies(
     release: release ? replies.slice(0, renewFrom).map(parseReleaseReply) : [],
     renew: renew ? replies.slice(renewFrom, acquireFrom).map(parseRenewReply) : [],
     acquire: replies.slice(acquireFrom).map((reply) => parseAcquireReply(reply, onQueued)),
+  };
+}
+
+/** Returns a function that reports the result of one request of a batch before those of the others are known. */
+export function createReplyReporter(
+  { release, renew }: RequestBatch,
+  onResult: OnResult,
+  onQueued: () => boolean,
+): (reply: ScriptReply, index: number) => void {
+  const renewFrom = release?.length ?? 0;
+  const acquireFrom = renewFrom + (renew?.length ?? 0);
+  return (reply, index) => {
+    if (index < renewFrom) onResult('release', index, parseReleaseReply(reply));
+    else if (index < acquireFrom) onResult('renew', index - renewFrom, parseRenewReply(reply));
+    else onResult('acquire', index - acquireFrom, parseAcquireReply(reply, onQueued));
   };
 }
 
