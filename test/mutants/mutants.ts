@@ -709,6 +709,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis-replicas'],
   },
   {
+    title: 'results of a batch wait for the slowest node (Redis Cluster)',
+    file: 'lib/backends/redis/single/redis-backend.ts',
+    find: 'onResult && this.#isCluster ?',
+    replace: 'onResult && !this.#isCluster ?',
+    specs: ['test/conformance/redis-cluster'],
+  },
+  {
+    title: 'early results of acquisitions count from the first request of the batch (Redis Cluster)',
+    file: 'lib/backends/redis/single/script-replies.ts',
+    find: "onResult('acquire', index - acquireFrom,",
+    replace: "onResult('acquire', index,",
+    specs: ['test/conformance/redis-cluster'],
+  },
+  {
     title: 'a request for a slot that is being migrated names three keys only (Redis Cluster)',
     file: 'lib/backends/redis/single/request-sender.ts',
     find: 'this.#parts.isCluster && replies.some(isSlotMigrating)',
