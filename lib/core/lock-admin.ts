@@ -89,7 +89,9 @@ export class LockAdmin {
 
   #describe(key: string, storeKey: string, record: LockRecord): LockInfo {
     const { waitQueues } = this.#parts;
-    const { holder, instance, sinceMs, remainingMs, queued } = record;
+    const { holder, instance, sinceMs, queued } = record;
+    // A store may measure in µs.
+    const remainingMs = Math.ceil(record.remainingMs);
     // The store knows only the first fencing token of a grant. This process knows the token of its current caller.
     const grant = waitQueues.grantAt(storeKey);
     const fencingToken = grant?.request.holder === holder ? grant.currentToken : record.fencingToken;

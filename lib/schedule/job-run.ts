@@ -6,7 +6,7 @@ import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
 import { type RunTrace, traceRun } from '../core/tracing-channels.js';
 import type { CronRun, Job } from './job.js';
-import { type CronRunRecord, encodeRecord } from './run-record.js';
+import { type CronRunRecord, MAX_ERROR_LENGTH, encodeRecord } from './run-record.js';
 import { isTimedOut, runWithTimeLimit } from './run-time-limit.js';
 
 export interface JobRun {
@@ -89,7 +89,7 @@ function reportStart(locks: Locks, event: RunEvent, { deployKey, isManual = fals
   const startedAtMs = clock.monotonicMs();
   events.emit('tick-started', { ...event });
   return (outcome: RunEndOutcome, cause?: unknown): void => {
-    const error = cause === undefined ? null : formatReason(cause);
+    const error = cause === undefined ? null : formatReason(cause).slice(0, MAX_ERROR_LENGTH);
     record({ ...startRecord, ended: new Date(clock.wallMs()), outcome, error });
     const durationMs = clock.monotonicMs() - startedAtMs;
     events.emit('tick-ended', { ...event, outcome, durationMs, error: cause });

@@ -31,9 +31,11 @@ export interface StoredRun {
   readonly deployKey: string | undefined;
 }
 
+/** The longest error text of a record. */
+export const MAX_ERROR_LENGTH = 150;
 /** How much of its two long texts a record keeps, if that fits. JSON escapes may make a text six times as long. */
 const LENGTHS = [
-  { maxInstance: 100, maxError: 150 },
+  { maxInstance: 100, maxError: MAX_ERROR_LENGTH },
   { maxInstance: 10, maxError: 60 },
 ];
 /** This always fits. */

@@ -138,6 +138,14 @@ describe('CronRuns.runNow', () => {
     expect(await cronRuns.runNow('yearly')).toMatchObject({ outcome: 'failed', error: 'no paper' });
   });
 
+  it('resolves with as much of an error as the history keeps', async () => {
+    const { jobs, cronRuns } = await boot();
+    jobs.work = () => Promise.reject(new Error('no paper. '.repeat(1_000)));
+    const record = await cronRuns.runNow('yearly');
+    expect(record.error).toHaveLength(150);
+    expect((await cronRuns.history('yearly')).runs).toEqual([record]);
+  });
+
   it('keeps to maxRunMs', async () => {
     const { jobs, cronRuns } = await boot();
     jobs.work = () => new Promise(() => undefined);
