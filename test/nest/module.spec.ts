@@ -432,6 +432,10 @@ describe('LockService refuses', () => {
   it('work that is not a function', async () => {
     const locks = await service();
     await expect(locks.withLock('key', {} as never)).rejects.toThrow(/function/);
+    const work = () => 'done';
+    await expect(locks.withLock('key', work as never, { waitMs: 0 } as never)).rejects.toThrow(
+      /to be a function, got .*Options come before it: withLock\(key, options, work\)/,
+    );
   });
 
   it('a forced release without a fencing token', async () => {
