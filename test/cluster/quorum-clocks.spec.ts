@@ -67,8 +67,12 @@ async function take(backend: LockBackend, request: AcquireRequest): Promise<bigi
   return result.fencingToken;
 }
 
-const release = (backend: LockBackend, claim: AcquireRequest) =>
-  backend.execute({ release: [claim] }, LIMIT_MS);
+async function release(backend: LockBackend, claim: AcquireRequest): Promise<void> {
+  await until(async () => {
+    const { release } = await backend.execute({ release: [claim] }, LIMIT_MS);
+    return release[0]!.kind !== 'unknown';
+  });
+}
 
 describe('a quorum whose clocks were set back by more than half of maxLeaseMs', () => {
   it.each([
