@@ -6,7 +6,7 @@ export function describeInversion({ opposite = [], ...edge }: LockOrderEdge): st
   const keys = `withLock([${JSON.stringify(heldKey)}, ${JSON.stringify(key)}], work)`;
   if (opposite.length === 0)
     return (
-      `A lock "${key}" is acquired while "${heldKey}" of the same template is held. If another call acquires two of them in ` +
+      `A lock ${JSON.stringify(key)} is acquired while ${JSON.stringify(heldKey)} of the same template is held. If another call acquires two of them in ` +
       `the opposite order, each waits for the other until waitMs is over. Acquire them together: ${keys}. If all calls ` +
       `acquire them in one order, for example sorted, give the outer and the inner lock a label of their own.`
     );
@@ -22,12 +22,16 @@ export const describeInversionWithStacks = (edge: LockOrderEdge): string =>
   [describeInversion(edge), ...[edge, ...(edge.opposite ?? [])].map(describeCall)].join('\n');
 
 const describeCall = ({ heldKey, key, stack }: LockOrderEdge) =>
-  `A call that held "${heldKey}" acquired "${key}":\n${stack}`;
+  `${describeKeys({ heldKey, key })}:\n${stack}`;
+
+/** A key may have line breaks. */
+const describeKeys = ({ heldKey, key }: Pick<LockOrderEdge, 'heldKey' | 'key'>) =>
+  `A call that held ${JSON.stringify(heldKey)} acquired ${JSON.stringify(key)}`;
 
 /** The calls that acquire the locks in the opposite order, each as the cause of the one before it. */
 export const oppositeCalls = ({ opposite = [] }: LockOrderEdge): Error | undefined =>
   opposite.reduceRight<Error | undefined>((cause, { heldKey, key, stack }) => {
-    const call = new Error(`A call that held "${heldKey}" acquired "${key}".`, cause && { cause });
+    const call = new Error(`${describeKeys({ heldKey, key })}.`, cause && { cause });
     call.stack = `${call.name}: ${call.message}\n${stack}`;
     return call;
   }, undefined);

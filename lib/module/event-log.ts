@@ -75,6 +75,15 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
   },
 };
 
+/** The events whose texts have several lines. */
+const WITH_STACKS: ReadonlySet<string> = new Set<LockEventName>(['order-inverted']);
+
+/** Keys may come from outside: one with a line break must not look like another line of the log. */
+const toOneLine = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escapeCharacter);
+
+const escapeCharacter = (character: string): string =>
+  character === '\n' ? '\\n' : `\\u{${character.codePointAt(0)?.toString(16)}}`;
+
 export function createLogListeners(
   logger: Pick<LoggerService, 'log' | 'warn' | 'error' | 'debug'>,
   clock: Clock,
@@ -93,7 +102,7 @@ export function createLogListeners(
       const format = textOf as (message: unknown) => string | undefined;
       const onEvent = (message: unknown) => {
         const text = format(message);
-        if (text !== undefined) logFunctions[level](text);
+        if (text !== undefined) logFunctions[level](WITH_STACKS.has(name) ? text : toOneLine(text));
       };
       return [name, onEvent];
     }),

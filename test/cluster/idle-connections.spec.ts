@@ -8,11 +8,13 @@ import type { LockBackend } from '../../lib/core/backend.js';
 import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { bareLocks } from '../support/bare-locks.js';
+import { askRedis } from '../services/ask-redis.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
 import type { Service } from '../services/service.js';
 import { serviceUrl } from '../support/environment.js';
 import { type SlowProxy, slowProxy } from '../faults/injection/slow-proxy.js';
 import { type Store, dataSourceOptions, sqlServers } from '../support/stores.js';
+import { until } from '../support/until.js';
 
 const LIMIT_MS = 60_000;
 /** Longer than a quorum or a database takes for idle. */
@@ -119,6 +121,37 @@ describe.each<readonly [string, Start]>([
     LIMIT_MS,
   );
 });
+
+it('a connection for notifications whose server has silently gone is replaced', async () => {
+  const [url, connectionName] = [serviceUrl('TEST_REDIS_URL'), randomUUID()];
+  const proxy = await proxyTo(Number(new URL(url).port));
+  const ours = redisBackend({ options: { ...optionsOf(proxy).options, connectionName } });
+  const theirs = redisBackend({ url });
+  ends.push(() => Promise.all([ours.close(), theirs.close()]));
+  const [held, queued] = [randomUUID(), randomUUID()].map((holder) => ({ key: connectionName, holder }));
+  const request = { leaseMs: LIMIT_MS, instance: 'spec' };
+  await theirs.execute({ acquire: [{ ...request, ...held! }] }, LIMIT_MS);
+  const isSubscribed = async () => {
+    const waiting = { ...request, ...queued!, retryWithinMs: LIMIT_MS };
+    const [result] = (await ours.execute({ acquire: [waiting] }, LIMIT_MS)).acquire;
+    return result?.kind === 'taken' && result.willBeNotified === true;
+  };
+  await until(isSubscribed);
+  /** The number that the server gave to each connection with a subscription. */
+  const subscribers = async () => {
+    const list = await askRedis(url, async (admin) => String(await admin.client('LIST')));
+    const own = list.split('\n').filter((line) => line.includes(`name=${connectionName} `));
+    return own.filter((line) => line.includes(' sub=1 ')).map((line) => /id=(\d+)/.exec(line)?.[1]);
+  };
+  const [first] = await subscribers();
+  const keys: unknown[] = [];
+  ours.onReleased?.(({ key }) => keys.push(key));
+  proxy.silence();
+  await until(async () => (await subscribers()).some((one) => one !== first));
+  await until(isSubscribed);
+  await theirs.execute({ release: [held!] }, LIMIT_MS);
+  await until(() => keys.includes(connectionName));
+}, 120_000);
 
 describe.each<readonly [string, Start]>([
   ['one Redis server', single],

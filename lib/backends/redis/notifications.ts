@@ -1,9 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import type { Cluster, Redis } from 'ioredis';
-import type { ReleaseNotice } from '../../core/store-notices.js';
+import { type Timer, systemClock } from '../../core/clock.js';
 import { formatReason } from '../../core/format.js';
+import { withTimeout } from '../../core/requests/store-timeout.js';
+import type { ReleaseNotice } from '../../core/store-notices.js';
 
 export const CHANNEL_PREFIX = 'nestjs-distributed-lock:';
+
+/** How often the subscription is tested: a host may vanish, or a node of a Cluster stand still, without closing a connection. */
+const TEST_INTERVAL_MS = 3_000;
+/** A server that does not confirm the subscription within this time is left. */
+const MAX_SILENCE_MS = 3_000;
 
 interface NotificationsOptions {
   readonly connect: () => Redis | Cluster;
@@ -23,6 +30,7 @@ export class Notifications {
   readonly #parse: (message: string) => ReleaseNotice | undefined;
   readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
   #client: Redis | Cluster | undefined;
+  #testTimer: Timer | undefined;
   #isSubscribed = false;
   #isForbidden = false;
   #isClosed = false;
@@ -67,13 +75,42 @@ export class Notifications {
     });
     client.on('error', () => undefined); // ioredis reconnects, and the connection for requests reports the error.
     client.connect().catch(() => undefined);
+    this.#testLater(client);
   }
 
   close(): void {
     this.#isClosed = true;
+    this.#disconnect();
+  }
+
+  #disconnect(): void {
+    this.#testTimer?.cancel();
     this.#client?.disconnect();
     this.#client = undefined;
     this.#isSubscribed = false;
+  }
+
+  #testLater(client: Redis | Cluster): void {
+    this.#testTimer?.cancel();
+    this.#testTimer = systemClock.after(TEST_INTERVAL_MS, () => void this.#test(client));
+  }
+
+  /** Replaces the connection if its server is silent. One that is closed is opened again by ioredis. */
+  async #test(client: Redis | Cluster): Promise<void> {
+    const isAlive = client.status !== 'ready' || (await this.#isAnswered(client));
+    if (this.#client !== client) return;
+    if (isAlive) {
+      this.#testLater(client);
+    } else {
+      this.#disconnect();
+      this.start();
+    }
+  }
+
+  /** A second subscription to the same channel changes nothing. */
+  #isAnswered(client: Redis | Cluster): Promise<boolean> {
+    const answer = client.subscribe(this.channel).catch(() => undefined);
+    return withTimeout(systemClock, MAX_SILENCE_MS, answer);
   }
 
   async #subscribe(client: Redis | Cluster): Promise<void> {
