@@ -70,6 +70,17 @@ it('a caller that joined a slow renewal, which no longer lasts for its lease, se
   await caller;
 });
 
+it('a closed connection opens no channel, until it is opened again', async () => {
+  const proxy = await openProxy();
+  const connection = openConnection(proxy);
+  const call = () => connection.call('KV.Range', { key: Buffer.from('key') }, TIMEOUT_MS);
+  connection.close();
+  await expect(call()).rejects.toThrow('the backend was closed');
+  expect(proxy.hasConnections).toBe(false);
+  connection.reopen();
+  expect((await call()).kvs).toEqual([]);
+});
+
 it.each(['call', 'exchange'] as const)(
   'a request ends in time also if the timers of gRPC never fire (%s)',
   async (kind) => {

@@ -709,6 +709,21 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis-replicas'],
   },
   {
+    title: 'a silent connection for notifications stays (Redis)',
+    file: 'lib/backends/redis/notifications.ts',
+    find: `      this.#disconnect();
+      this.start();`,
+    replace: '      this.#testLater(client);',
+    specs: ['test/cluster/idle-connections'],
+  },
+  {
+    title: 'a key with a line break begins another line of the log',
+    file: 'lib/module/event-log.ts',
+    find: 'WITH_STACKS.has(name) ? text : toOneLine(text)',
+    replace: 'text',
+    specs: ['test/unit/module/event-log'],
+  },
+  {
     title: 'results of a batch wait for the slowest node (Redis Cluster)',
     file: 'lib/backends/redis/single/redis-backend.ts',
     find: 'onResult && this.#isCluster ?',
@@ -4308,7 +4323,7 @@ export const mutants: readonly Mutant[] = [
     find: `    if (this.#isClosed) throw new EtcdError('the backend was closed', { hasNoEffect: true });
 `,
     replace: '',
-    specs: ['test/cluster/etcd-own-entries'],
+    specs: ['test/cluster/etcd-timeouts'],
   },
   {
     title: 'etcd: a refused watch is taken for a running one',
