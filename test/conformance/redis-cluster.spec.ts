@@ -3,11 +3,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from 'ioredis';
 import { Cluster as Cluster6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';
+import { CHANNEL_PREFIX } from '../../lib/backends/redis/notifications.js';
 import { slotOf } from '../../lib/backends/redis/single/cluster-slots.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { describeLaws, lawsOfSettings } from './law-suite.js';
+import { askRedis } from '../services/ask-redis.js';
 import { RedisCluster } from '../services/redis-cluster.js';
+import type { Service } from '../services/service.js';
 import { until } from '../support/until.js';
 
 let cluster: RedisCluster;
@@ -110,6 +113,32 @@ describe('on six nodes', () => {
     await holder.release();
     expect((await waiting).fencingToken > holder.fencingToken).toBe(true);
   }, 60_000);
+
+  it('the connection for notifications leaves a node that stands still', async () => {
+    // Otherwise ioredis itself finds out at times, when it reads which nodes there are.
+    const quiet = new Cluster([...cluster.addresses], { lazyConnect: true, slotsRefreshInterval: 0 });
+    const [ours, theirs] = [redisBackend({ client: quiet }), redisBackend({ client })];
+    const key = randomUUID();
+    await theirs.execute({ acquire: [acquisition(key)] }, 60_000);
+    const waiting = { ...acquisition(key), retryWithinMs: 60_000 };
+    await until(async () => {
+      const [result] = (await ours.execute({ acquire: [waiting] }, 60_000)).acquire;
+      return result?.kind === 'taken' && result.willBeNotified === true;
+    });
+    const isSubscribedOn = ({ url }: Service) =>
+      askRedis(url, async (admin) => (await admin.pubsub('CHANNELS', `${CHANNEL_PREFIX}*`)).length > 0);
+    const findSubscribed = async (services: readonly Service[]) => {
+      const areSubscribed = await Promise.all(services.map(isSubscribedOn));
+      return services.find((_, index) => areSubscribed[index]);
+    };
+    const first = await findSubscribed(cluster.services);
+    first!.kill('SIGSTOP');
+    const others = cluster.services.filter((service) => service !== first);
+    await until(async () => (await findSubscribed(others)) !== undefined);
+    first!.kill('SIGCONT');
+    await cluster.waitUntilHealthy();
+    await Promise.all([ours.close(), theirs.close()]);
+  }, 120_000);
 
   it('when a primary dies, waiters keep waiting, holders renew or lose their lock, and other locks continue', async () => {
     const [first, second] = [replica(), replica(client6)];

@@ -711,10 +711,17 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a silent connection for notifications stays (Redis)',
     file: 'lib/backends/redis/notifications.ts',
+    find: 'systemClock.after(TEST_INTERVAL_MS, () => void this.#test(client))',
+    replace: 'undefined',
+    specs: ['test/cluster/idle-connections'],
+  },
+  {
+    title: 'a connection for notifications stays on a node that stands still (Redis Cluster)',
+    file: 'lib/backends/redis/notifications.ts',
     find: `      this.#disconnect();
       this.start();`,
     replace: '      this.#testLater(client);',
-    specs: ['test/cluster/idle-connections'],
+    specs: ['test/conformance/redis-cluster'],
   },
   {
     title: 'a key with a line break begins another line of the log',

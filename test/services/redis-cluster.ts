@@ -37,6 +37,10 @@ export class RedisCluster {
     return this.#nodes.map(({ service }) => ({ host: '127.0.0.1', port: service.port }));
   }
 
+  get services(): readonly Service[] {
+    return this.#nodes.map(({ service }) => service);
+  }
+
   async stop(): Promise<void> {
     for (const service of this.#started.splice(0).reverse()) await service.stop();
   }
