@@ -5,6 +5,10 @@ type Failures = readonly (readonly [RegExp, string])[];
 /** Replies of a store that it repeats until somebody changes a setting. */
 const REFUSALS: Failures = [
   [
+    /ER_DBACCESS_DENIED|Access denied for user .* to database/im,
+    'does not allow this user to use the database: grant it rights there',
+  ],
+  [
     /WRONGPASS|invalid password|^28P01$|^28000$|password authentication failed|ER_ACCESS_DENIED|Access denied for user|SASL/im,
     'refuses the credentials: check the user name and the password',
   ],

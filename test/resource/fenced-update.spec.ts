@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, it } from 'vitest';
-import { Column, DataSource, type DataSourceOptions, Entity, In, PrimaryColumn } from 'typeorm';
+import { Column, DataSource, type DataSourceOptions, Entity, In, PrimaryColumn, Raw } from 'typeorm';
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { serviceUrl } from '../support/environment.js';
@@ -66,6 +66,27 @@ const tokenOf = async ({ manager }: DataSource, id: number) => {
 describe.each(databases)('a row that a fenced update of another process has written, on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+  it.each(['token', 'locked', 'rows', 'value'])(
+    'is safe from a parameter of Raw() with the name %s',
+    async (name) => {
+      const id = await newAccount(database);
+      const isBalance = (balance: number) => Raw((column) => `${column} = :${name}`, { [name]: balance });
+      await fencedUpdate(database, Account, { id }, { balance: 50 }, 20n);
+      for (const one of [id, In([id])]) {
+        const where = { id: one, balance: isBalance(50) };
+        await expect(fencedUpdate(database, Account, where, { balance: 1 }, 10n)).rejects.toThrow(
+          LockLostError,
+        );
+        await expect(fencedFindOne(database, Account, where, 10n)).rejects.toThrow(LockLostError);
+        expect(await fencedFindOne(database, Account, where, 20n)).toMatchObject({ balance: 50 });
+        expect(await fencedUpdate(database, Account, where, { balance: 60 }, 20n)).toBe(true);
+        expect(await balanceOf(database, id)).toBe(60);
+        await fencedUpdate(database, Account, { id }, { balance: 50 }, 20n);
+      }
+      expect(await tokenOf(database, id)).toBe(20n);
+    },
+  );
 
   it('keeps its token when it is saved, also in an object that was saved before', async () => {
     const inserted = { id: (nextId += 1), balance: 100 };

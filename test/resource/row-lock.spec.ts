@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import {
   Column,
@@ -68,6 +69,25 @@ describe.each([...databases, ...strictDatabases])('a row lock on %s', (_, storeO
     await Promise.all(workers);
     expect(await Promise.all(ids.map((id) => stockOf(database, id)))).toEqual([80, 80, 80]);
     await expectIdlePool(database);
+  });
+
+  it('the work sees what was committed in other rows while the call waited', async () => {
+    const id = await newProduct(database);
+    const sellOnce = () =>
+      withRowLock(
+        database,
+        Product,
+        { id, size: 'm' },
+        async (_, manager) => {
+          if ((await manager.countBy(Product, { id })) > 1) return 'sold out';
+          await manager.insert(Product, { id, size: randomUUID().slice(0, 20), stock: 0 });
+          return 'sold';
+        },
+        { waitMs: 60_000, attempts: 20 },
+      );
+    const outcomes = await Promise.all(Array.from({ length: 8 }, sellOnce));
+    expect(outcomes.filter((outcome) => outcome === 'sold')).toHaveLength(1);
+    expect(await database.manager.countBy(Product, { id })).toBe(2);
   });
 
   it('returns what the work returns, and commits', async () => {

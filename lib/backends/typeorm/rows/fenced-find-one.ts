@@ -2,7 +2,13 @@ import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } fro
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { type Database, describeRows, managerOf, newestRowsOptions } from './database.js';
-import { type FencedTable, entityMetadataOf, fencedRows, tokenCastsOf } from './fenced-rows.js';
+import {
+  type FencedTable,
+  TOKEN_PARAMETER,
+  entityMetadataOf,
+  fencedRows,
+  tokenParameter,
+} from './fenced-rows.js';
 import { type FencedRequest, checkNewestToken, writeFenced } from './fenced-write.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { onPrimary } from './transactions/primary-connection.js';
@@ -93,7 +99,7 @@ async function readWithToken(
     ? manager.createQueryBuilder(target, 'fenced')
     : manager.createQueryBuilder().from(target, 'fenced').select('*');
   const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
-  query.where(`${column} = CAST(:token AS ${tokenCastsOf(manager).asNumber})`, { token: String(token) });
+  query.where(`${column} = ${tokenParameter(manager)}`, { [TOKEN_PARAMETER]: String(token) });
   // The conditions leave out rows that are deleted softly.
   query.withDeleted();
   rows.addConditions(query, where);

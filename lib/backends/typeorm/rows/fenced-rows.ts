@@ -162,8 +162,19 @@ const changingColumnError = (name: string) =>
 const isTable = (target: EntityTarget<ObjectLiteral> | FencedTable): target is FencedTable =>
   typeof target === 'object' && 'table' in target && 'fencingToken' in target;
 
+/**
+ * The parameters of our own conditions. A statement has the parameters of the user's `Raw()` conditions too, and the later of two
+ * with one name would replace the earlier one, so nobody else may use these names.
+ */
+export const TOKEN_PARAMETER = 'nestjsDistributedLockToken';
+export const ROWS_PARAMETER = 'nestjsDistributedLockRows';
+
 /** The types that make the database compare tokens as whole numbers, and return them as text without rounding. */
 export function tokenCastsOf(manager: EntityManager): { asNumber: string; asText: string } {
   if (isMysql(manager)) return { asNumber: 'SIGNED', asText: 'CHAR' };
   return { asNumber: 'BIGINT', asText: 'TEXT' };
 }
+
+/** The token of the lock, as the value of {@link TOKEN_PARAMETER}. */
+export const tokenParameter = (manager: EntityManager): string =>
+  `CAST(:${TOKEN_PARAMETER} AS ${tokenCastsOf(manager).asNumber})`;

@@ -8,7 +8,13 @@ import {
   isMysql,
   newestRowsOptions,
 } from './database.js';
-import { type FencedRows, tokenCastsOf } from './fenced-rows.js';
+import {
+  type FencedRows,
+  ROWS_PARAMETER,
+  TOKEN_PARAMETER,
+  tokenCastsOf,
+  tokenParameter,
+} from './fenced-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
@@ -75,10 +81,10 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
   const newestToken = found.reduce((one, { token }) => (one > token ? one : token), 0n);
   if (newestToken > token) throw staleTokenError(lock, describeRows(rows.name, where), newestToken);
   if (found.length === 0) return false;
-  const isLocked = isMysql(manager) ? 'IN (:...locked)' : '= ANY(:locked)';
+  const isLocked = isMysql(manager) ? `IN (:...${ROWS_PARAMETER})` : `= ANY(:${ROWS_PARAMETER})`;
   if (rows.idColumns.length > 0) {
     const ids = rows.idColumns.map((name) => write.escape(name));
-    write.andWhere(`${idText(manager, ids)} ${isLocked}`, { locked: found.map(({ id }) => id) });
+    write.andWhere(`${idText(manager, ids)} ${isLocked}`, { [ROWS_PARAMETER]: found.map(({ id }) => id) });
   }
   await executeRepeatedUpdate(manager, write);
   return true;
@@ -132,8 +138,9 @@ function buildUpdate(
   const query = manager.createQueryBuilder().update(rows.target).setParameters(parameters);
   rows.setWithToken(query, values, String(token));
   const column = query.escape(rows.tokenColumn);
-  const { asNumber } = tokenCastsOf(manager);
-  query.where(`(${column} IS NULL OR ${column} <= CAST(:token AS ${asNumber}))`, { token: String(token) });
+  query.where(`(${column} IS NULL OR ${column} <= ${tokenParameter(manager)})`, {
+    [TOKEN_PARAMETER]: String(token),
+  });
   query.andWhere(durableCommitCondition(manager));
   rows.addConditions(query, where);
   return query;
@@ -166,10 +173,10 @@ function buildTokenQuery(
 ) {
   const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
   const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
-  const { asNumber, asText } = tokenCastsOf(manager);
+  const { asText } = tokenCastsOf(manager);
   query
     .select(`CAST(${column} AS ${asText})`, 'newest')
-    .where(`${column} ${comparison} CAST(:token AS ${asNumber})`, { token: String(token) })
+    .where(`${column} ${comparison} ${tokenParameter(manager)}`, { [TOKEN_PARAMETER]: String(token) })
     .orderBy(column, 'DESC')
     .limit(1);
   rows.addConditions(query, where);

@@ -19,6 +19,7 @@ import {
   describeRows,
   isInProcess,
   isInTransaction,
+  isMysql,
   managerOf,
 } from './database.js';
 import { checkIdIsExact } from './entity-snapshot.js';
@@ -66,6 +67,9 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  * If a deadlock or a serialization failure ends our own transaction before the work was called, it is repeated, up to 20
  * attempts within `waitMs`. Afterwards only `attempts` repeats it, and with it the work. In your own transaction neither
  * is repeated: roll back, and repeat all of it.
+ *
+ * On PostgreSQL, our own transaction is READ COMMITTED if REPEATABLE READ is the default: the work must see what was committed while
+ * the call waited. In your own transaction, call it before you read.
  *
  * On SQLite the transaction locks the whole file against other writers, and other transactions of the data source wait.
  *
@@ -166,6 +170,7 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
   let hasCalledWork = false as boolean;
   let workError: unknown;
   const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
+    await readAfterWait(manager);
     const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
       throw isContention(cause) ? contentionError(request, cause) : cause;
     });
@@ -186,6 +191,17 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
   } catch (cause) {
     return { kind, cause, hasCalledWork, isFromWork: hasCalledWork && cause === workError };
   }
+}
+
+/**
+ * With REPEATABLE READ, PostgreSQL takes the snapshot of the transaction before it waits for the row. The work would not see what
+ * the last transaction with the row has committed in other rows, and nothing would fail if the row itself is unchanged.
+ */
+async function readAfterWait(manager: EntityManager): Promise<void> {
+  if (isMysql(manager) || isInProcess(manager)) return;
+  const [row] = await manager.query<{ transaction_isolation: string }[]>('SHOW transaction_isolation');
+  if (row?.transaction_isolation === 'repeatable read')
+    await manager.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED');
 }
 
 /** Whether a conflict has ended the transaction, also if a helper in the work has reported it. */
