@@ -731,6 +731,27 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/module/event-log'],
   },
   {
+    title: 'rows: the token of a fence has a name that a Raw() condition may use',
+    file: 'lib/backends/typeorm/rows/fenced-rows.ts',
+    find: `'nestjsDistributedLockToken'`,
+    replace: `'token'`,
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'rows: the rows of a fence have a name that a Raw() condition may use',
+    file: 'lib/backends/typeorm/rows/fenced-rows.ts',
+    find: `'nestjsDistributedLockRows'`,
+    replace: `'locked'`,
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'rows: a row lock of PostgreSQL sees other rows as of before its wait',
+    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    find: `row?.transaction_isolation === 'repeatable read'`,
+    replace: `false`,
+    specs: ['test/resource/row-lock'],
+  },
+  {
     title: 'results of a batch wait for the slowest node (Redis Cluster)',
     file: 'lib/backends/redis/single/redis-backend.ts',
     find: 'onResult && this.#isCluster ?',
