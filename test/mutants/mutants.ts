@@ -2957,8 +2957,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a row is written whatever fencing token it has',
     file: FENCED_WRITE,
-    find: '${column} <= CAST(:token AS ${asNumber})',
-    replace: 'CAST(:token AS ${asNumber}) >= 0',
+    find: '${column} <= ${tokenParameter(manager)}',
+    replace: '${tokenParameter(manager)} >= 0',
     specs: ['test/resource/fenced-update'],
   },
   {
