@@ -5,7 +5,9 @@ import type { DataSourceOptions } from 'typeorm';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { LockUnavailableError } from '../../lib/core/errors.js';
 import { LockHandle } from '../../lib/core/leases/lock-handle.js';
+import type { Lock } from '../../lib/core/lock.js';
 import type { Locks } from '../../lib/core/locks.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
@@ -90,6 +92,11 @@ describe('a tick is claimed although idle connections have silently gone', () =>
   );
 });
 
+const undefinedIfUnavailable = (error: unknown) => {
+  if (error instanceof LockUnavailableError) return undefined;
+  throw error;
+};
+
 describe.each<readonly [string, Start]>([
   ['one server', single],
   ['a quorum', quorum],
@@ -111,10 +118,15 @@ describe.each<readonly [string, Start]>([
       const [backend, proxies] = await start();
       const locks = bareLocks({ backend, namespace: randomUUID() });
       ends.push(() => locks.close());
-      await (await locks.acquire('key')).release();
-      await sleep(IDLE_MS);
-      for (const proxy of proxies) begin(proxy);
-      const lock = await ask(locks);
+      let lock: Lock | null | undefined;
+      // A machine that stands still for a moment needs longer than the second that tryAcquire() has. Then all of it is repeated.
+      await until(async () => {
+        await (await locks.acquire('key')).release();
+        await sleep(IDLE_MS);
+        for (const proxy of proxies) begin(proxy);
+        lock = await ask(locks).catch(undefinedIfUnavailable);
+        return lock !== undefined;
+      });
       expect(lock).toBeInstanceOf(LockHandle);
       expect(await lock!.release()).toBe(true);
     },
