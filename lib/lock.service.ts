@@ -75,7 +75,8 @@ export class LockService {
     const [options = {}, work] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof work !== 'function') {
       throw new LockConfigError(
-        `Expected the work of withLock() to be a function, got ${formatValue(work)}. Options come before it: withLock(key, options, work).`,
+        `Expected the work of withLock() to be a function, got ${formatValue(work)}. Options come before it: ` +
+          `withLock(key, options, work).`,
         { key: String(key) },
       );
     }

@@ -1,4 +1,5 @@
 import { stripVTControlCharacters } from 'node:util';
+import { CONTROL_CHARACTERS } from '../core/format.js';
 
 /** Where the text of a command goes. */
 export interface Output {
@@ -21,4 +22,4 @@ export function formatTable(rows: readonly (readonly Cell[])[]): string {
 
 /** Keys and messages come from outside: they must neither steer the terminal nor break a line. */
 const formatCell = (cell: Cell): string =>
-  stripVTControlCharacters(String(cell ?? '-')).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\uFFFD');
+  stripVTControlCharacters(String(cell ?? '-')).replace(CONTROL_CHARACTERS, '\uFFFD');

@@ -2,6 +2,9 @@ import { inspect } from 'node:util';
 
 const MAX_PROPERTY_NAMES = 10;
 
+/** What a text from outside could use to steer a terminal, or to begin another line. */
+export const CONTROL_CHARACTERS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
 /**
  * Formats a value for an error message: short, on one line, with its type. Of an object only the type and the names of
  * its properties appear, because their values may be secrets.

@@ -6,8 +6,8 @@ export function describeInversion({ opposite = [], ...edge }: LockOrderEdge): st
   const keys = `withLock([${JSON.stringify(heldKey)}, ${JSON.stringify(key)}], work)`;
   if (opposite.length === 0)
     return (
-      `A lock ${JSON.stringify(key)} is acquired while ${JSON.stringify(heldKey)} of the same template is held. If another call acquires two of them in ` +
-      `the opposite order, each waits for the other until waitMs is over. Acquire them together: ${keys}. If all calls ` +
+      `A lock ${JSON.stringify(key)} is acquired while ${JSON.stringify(heldKey)} of the same ` +
+      `template is held. If another call acquires two of them in the opposite order, each waits for the other until waitMs is over. Acquire them together: ${keys}. If all calls ` +
       `acquire them in one order, for example sorted, give the outer and the inner lock a label of their own.`
     );
   const others = opposite.map((each) => `"${each.from}" before "${each.to}"`).join(' and ');
@@ -21,17 +21,16 @@ export function describeInversion({ opposite = [], ...edge }: LockOrderEdge): st
 export const describeInversionWithStacks = (edge: LockOrderEdge): string =>
   [describeInversion(edge), ...[edge, ...(edge.opposite ?? [])].map(describeCall)].join('\n');
 
-const describeCall = ({ heldKey, key, stack }: LockOrderEdge) =>
-  `${describeKeys({ heldKey, key })}:\n${stack}`;
+const describeCall = (edge: LockOrderEdge) => `${describeKeys(edge)}:\n${edge.stack}`;
 
 /** A key may have line breaks. */
-const describeKeys = ({ heldKey, key }: Pick<LockOrderEdge, 'heldKey' | 'key'>) =>
+const describeKeys = ({ heldKey, key }: LockOrderEdge) =>
   `A call that held ${JSON.stringify(heldKey)} acquired ${JSON.stringify(key)}`;
 
 /** The calls that acquire the locks in the opposite order, each as the cause of the one before it. */
 export const oppositeCalls = ({ opposite = [] }: LockOrderEdge): Error | undefined =>
-  opposite.reduceRight<Error | undefined>((cause, { heldKey, key, stack }) => {
-    const call = new Error(`${describeKeys({ heldKey, key })}.`, cause && { cause });
-    call.stack = `${call.name}: ${call.message}\n${stack}`;
+  opposite.reduceRight<Error | undefined>((cause, edge) => {
+    const call = new Error(`${describeKeys(edge)}.`, cause && { cause });
+    call.stack = `${call.name}: ${call.message}\n${edge.stack}`;
     return call;
   }, undefined);

@@ -747,7 +747,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock of PostgreSQL sees other rows as of before its wait',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: `row?.transaction_isolation === 'repeatable read'`,
+    find: `(await isolationLevelOf(manager)) === 'repeatable read'`,
     replace: `false`,
     specs: ['test/resource/row-lock'],
   },

@@ -95,7 +95,7 @@ export class Notifications {
     this.#testTimer = systemClock.after(TEST_INTERVAL_MS, () => void this.#test(client));
   }
 
-  /** Replaces the connection if its server is silent. One that is closed is opened again by ioredis. */
+  /** Opens another connection if the server of this one is silent. If this one was closed, ioredis itself connects again. */
   async #test(client: Redis | Cluster): Promise<void> {
     const isAlive = client.status !== 'ready' || (await this.#isAnswered(client));
     if (this.#client !== client) return;

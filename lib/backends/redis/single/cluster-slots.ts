@@ -47,13 +47,13 @@ export async function runPerSlot<Member, Result>(
   }
   const results = new Map<number, Result>();
   const pending = [...groups].map(async ([slot, group]) => {
-    const members = group.map(([member]) => member);
-    const received = (await run(members, slot)).values();
-    for (const [, index] of group) {
-      const { value, done } = received.next();
-      if (done) return;
-      results.set(index, value);
-      onResult?.(value, index);
+    const membersOfSlot = group.map(([member]) => member);
+    const received = await run(membersOfSlot, slot);
+    for (const [at, [, index]] of group.entries()) {
+      const result = received[at];
+      if (result === undefined) continue;
+      results.set(index, result);
+      onResult?.(result, index);
     }
   });
   await withTimeout(systemClock, timeoutMs, Promise.all(pending));

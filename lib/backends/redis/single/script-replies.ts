@@ -22,12 +22,12 @@ export function parseCallReply(
 
 /** The results of a batch. `onQueued` returns whether a queued request will be notified of a release. */
 export function parseReplies(
-  { release, renew }: RequestBatch,
+  batch: RequestBatch,
   replies: readonly ScriptReply[],
   onQueued: () => boolean,
 ): BatchResult {
-  const renewFrom = release?.length ?? 0;
-  const acquireFrom = renewFrom + (renew?.length ?? 0);
+  const { release, renew } = batch;
+  const { renewFrom, acquireFrom } = placesOf(batch);
   return {
     release: release ? replies.slice(0, renewFrom).map(parseReleaseReply) : [],
     renew: renew ? replies.slice(renewFrom, acquireFrom).map(parseRenewReply) : [],
@@ -37,17 +37,22 @@ export function parseReplies(
 
 /** Returns a function that reports the result of one request of a batch before those of the others are known. */
 export function createReplyReporter(
-  { release, renew }: RequestBatch,
+  batch: RequestBatch,
   onResult: OnResult,
   onQueued: () => boolean,
 ): (reply: ScriptReply, index: number) => void {
-  const renewFrom = release?.length ?? 0;
-  const acquireFrom = renewFrom + (renew?.length ?? 0);
+  const { renewFrom, acquireFrom } = placesOf(batch);
   return (reply, index) => {
     if (index < renewFrom) onResult('release', index, parseReleaseReply(reply));
     else if (index < acquireFrom) onResult('renew', index - renewFrom, parseRenewReply(reply));
     else onResult('acquire', index - acquireFrom, parseAcquireReply(reply, onQueued));
   };
+}
+
+/** Where the replies to renewals and to acquisitions begin: those to releases come first. */
+function placesOf({ release, renew }: RequestBatch) {
+  const renewFrom = release?.length ?? 0;
+  return { renewFrom, acquireFrom: renewFrom + (renew?.length ?? 0) };
 }
 
 const parseReleaseReply = (reply: ScriptReply): ReleaseResult =>

@@ -32,6 +32,7 @@ import {
 } from './row-lock-options.js';
 import { MAX_ATTEMPTS, isConflict } from './transactions/conflict-retry.js';
 import { runOwnTransaction } from './transactions/own-transaction.js';
+import { isolationLevelOf } from './transactions/isolation-level.js';
 import { throwIfBegunByStatement } from './transactions/session-state.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
@@ -170,7 +171,7 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
   let hasCalledWork = false as boolean;
   let workError: unknown;
   const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
-    await readAfterWait(manager);
+    await useSnapshotAfterWait(manager);
     const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
       throw isContention(cause) ? contentionError(request, cause) : cause;
     });
@@ -197,10 +198,9 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
  * With REPEATABLE READ, PostgreSQL takes the snapshot of the transaction before it waits for the row. The work would not see what
  * the last transaction with the row has committed in other rows, and nothing would fail if the row itself is unchanged.
  */
-async function readAfterWait(manager: EntityManager): Promise<void> {
+async function useSnapshotAfterWait(manager: EntityManager): Promise<void> {
   if (isMysql(manager) || isInProcess(manager)) return;
-  const [row] = await manager.query<{ transaction_isolation: string }[]>('SHOW transaction_isolation');
-  if (row?.transaction_isolation === 'repeatable read')
+  if ((await isolationLevelOf(manager)) === 'repeatable read')
     await manager.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED');
 }
 

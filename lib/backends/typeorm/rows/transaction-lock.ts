@@ -12,6 +12,7 @@ import { DEFAULT_TABLE, collectTableErrors, tableOf } from '../table/table-defin
 import { type SupportedType, dialectOf } from '../typeorm-options.js';
 import { type Database, dataSourceOf, isInProcess, isInTransaction, isMysql, managerOf } from './database.js';
 import { contentionError, toLockError } from './lock-errors.js';
+import { isolationLevelOf } from './transactions/isolation-level.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
 import { takeWriteLock } from './transactions/write-lock.js';
@@ -148,8 +149,7 @@ const ONE_SNAPSHOT: ReadonlySet<string> = new Set(['repeatable read', 'serializa
  * @throws LockConfigError
  */
 async function throwIfSnapshotIsOld(manager: EntityManager, key: string): Promise<void> {
-  const sql = 'SHOW transaction_isolation';
-  const [{ transaction_isolation: level }] = await manager.query<[{ transaction_isolation: string }]>(sql);
+  const level = await isolationLevelOf(manager);
   if (!ONE_SNAPSHOT.has(level)) return;
   throw new LockConfigError(
     `Expected a transaction with READ COMMITTED to lock "${key}", got ${level.toUpperCase()}, which would not read what the ` +

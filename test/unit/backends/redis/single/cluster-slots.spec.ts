@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { runPerSlot, slotOf } from '../../../../../lib/backends/redis/single/cluster-slots.js';
 import { Gate } from '../../../../support/gate.js';
@@ -53,6 +54,23 @@ it('the results of a slot are reported while another node is silent', async () =
   silence.open();
   expect(await all).toEqual(['a', 'b', 'c', 'd', 'e']);
   expect(reported.slice(2)).toEqual(['0: a', '2: c', '4: e']);
+});
+
+it('replies that arrived while the process was blocked count', async () => {
+  const results = await runPerSlot(members, {
+    slotOfMember,
+    async run(group, slot) {
+      if (slot === 0) return group.map(nameOf);
+      await new Promise((resolve) => setImmediate(resolve));
+      const read = stat('.');
+      const untilMs = performance.now() + 300;
+      while (performance.now() < untilMs);
+      await read;
+      return group.map(nameOf);
+    },
+    timeoutMs: 250,
+  });
+  expect(results).toEqual(['a', 'b', 'c', 'd', 'e']);
 });
 
 it('when the time is over, the results of a silent node are unknown', async () => {
