@@ -49,8 +49,10 @@ export const batchLaws: readonly Law[] = [
   law('a thousand locks are acquired, renewed and released in one batch', async ({ key, open }) => {
     const client = open();
     const acquisitions = Array.from({ length: 1_000 }, (_, index) => createAcquisitionId(`${key}:${index}`));
+    // The first of them must last until the last one is granted, and all until they are renewed.
+    const terms = { leaseMs: 2 * LONG_LEASE_MS };
     const { acquire } = await client.backend.execute(
-      { acquire: acquisitions.map((acquisition) => createAcquireRequest(acquisition)) },
+      { acquire: acquisitions.map((acquisition) => createAcquireRequest(acquisition, terms)) },
       TIMEOUT_MS,
     );
     assert(acquire.every((result) => requireKnown(result).kind === 'granted'));
