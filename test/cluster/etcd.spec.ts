@@ -9,6 +9,7 @@ import { type EtcdCluster, startEtcdCluster } from '../services/etcd-cluster.js'
 import { etcdctl } from '../services/etcd.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { hostOf } from '../support/etcd.js';
+import { onceReachable } from '../support/once-reachable.js';
 import { until } from '../support/until.js';
 
 const LEASE_MS = 30_000;
@@ -24,17 +25,6 @@ const locksOn = (hosts: readonly string[] = cluster.hosts, backend: LockBackend 
 
 /** The hosts with that of the member first, so that a new backend uses it. */
 const hostsFrom = (url: string) => [url, ...cluster.hosts.filter((host) => host !== url)];
-
-/** Repeats the request until a member answers it, as an application would after a fault. */
-const onceReachable = async <T>(request: () => Promise<T>): Promise<T> => {
-  for (;;) {
-    try {
-      return await request();
-    } catch (error) {
-      if (!(error instanceof LockUnavailableError)) throw error;
-    }
-  }
-};
 
 const acquireOnceReachable = (locks: Locks, key: string) =>
   onceReachable(() => locks.acquire(key, { leaseMs: LEASE_MS }));

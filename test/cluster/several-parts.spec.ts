@@ -8,6 +8,7 @@ import { bareLocks } from '../support/bare-locks.js';
 import type { ContentionMessage, Hold } from '../support/kinds/contention.js';
 import { SUM, openAccounts, sumOf } from '../support/kinds/transfers.js';
 import { permitOverlaps, writerOverlaps } from '../support/kinds/holds.js';
+import { onceReachable } from '../support/once-reachable.js';
 import { type Store, backendOn, betterSqlite3Store, postgresStore, redisStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
@@ -97,12 +98,10 @@ describe.each(stores)('on %s', (_, storeOf) => {
       bareLocks({ backend: backendOn(store), namespace, instance: `process ${index}` }),
     );
     try {
-      // A connection each: a call that does not wait gives up soon.
-      await Promise.all(processes.map((locks) => locks.withLock('connect', {}, () => undefined)));
       for (let round = 0; round < 15; round += 1) {
         const options = { permits: 16 };
         const granted = await Promise.all(
-          processes.map((locks) => locks.tryAcquire(`key ${round}`, options)),
+          processes.map((locks) => onceReachable(() => locks.tryAcquire(`key ${round}`, options))),
         );
         expect(new Set(granted.map((lock) => lock?.permit)).size).toBe(8);
         expect(granted).not.toContain(null);

@@ -8,6 +8,7 @@ import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { type ZookeeperEnsemble, startZookeeperEnsemble } from '../services/zookeeper-ensemble.js';
 import { TICK_TIME_MS } from '../services/zookeeper.js';
 import { bareLocks } from '../support/bare-locks.js';
+import { onceReachable } from '../support/once-reachable.js';
 import { until } from '../support/until.js';
 
 const LEASE_MS = 30_000;
@@ -26,17 +27,6 @@ const locksOn = (servers: readonly string[] = ensemble.servers, sessionTimeoutMs
 
 /** The servers with that of the member first, so that a new backend uses it. */
 const serversFrom = (url: string) => [url, ...ensemble.servers.filter((server) => server !== url)];
-
-/** Repeats the request until a server answers it, as an application would after a fault. */
-const onceReachable = async <T>(request: () => Promise<T>): Promise<T> => {
-  for (;;) {
-    try {
-      return await request();
-    } catch (error) {
-      if (!(error instanceof LockUnavailableError)) throw error;
-    }
-  }
-};
 
 const acquireOnceReachable = (locks: Locks, key: string, leaseMs = LEASE_MS) =>
   onceReachable(() => locks.acquire(key, { leaseMs }));
