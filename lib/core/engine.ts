@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { LockBackend } from './backend.js';
+import { BackendUse } from './backend-use.js';
 import { type Clock, systemClock } from './clock.js';
 import type { Events } from './events.js';
 import { JobLocks } from './job-locks.js';
@@ -48,7 +49,8 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   const { backend, namespace, events, instance, lockOrder: mode = 'off' } = options;
   const clock = backend.clock ?? systemClock;
   const timerWheel = new TimerWheel(clock);
-  const batcher = new Batcher({ backend, clock, timerWheel });
+  const backendUse = new BackendUse(backend);
+  const batcher = new Batcher({ backend, backendUse, clock, timerWheel });
   const releaser = new Releaser({ batcher, clock, timerWheel });
   const inspect = (storeKey: string, timeoutMs: number) => backend.inspect(storeKey, timeoutMs);
   const heldLocks = new HeldLocks({
@@ -76,7 +78,7 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   const health = new StoreHealth({ backend, namespace, stopping: signal });
   const lockOrder = mode === 'off' ? undefined : new LockOrder({ mode, events, locks });
   const shutdown = new Shutdown({
-    ...{ backend, clock, events, timerWheel, batcher, releaser },
+    ...{ backendUse, clock, events, timerWheel, batcher, releaser },
     ...{ heldLocks, acquirer, waitQueues, jobs, stopController },
     stopListening: listenTo(backend, { events, waitQueues, health }),
   });

@@ -226,7 +226,7 @@ export class Locks {
     return this.#engine.shutdown.drain(limits, findLocksInContext(this));
   }
 
-  /** Ends all requests and closes the backend. */
+  /** Ends all requests, and closes the backend unless another module uses it. */
   close(): Promise<void> {
     return this.#engine.shutdown.close();
   }

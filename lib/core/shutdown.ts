@@ -1,4 +1,4 @@
-import type { LockBackend } from './backend.js';
+import type { BackendUse } from './backend-use.js';
 import type { Clock } from './clock.js';
 import { LockShutdownError } from './errors.js';
 import type { Events } from './events.js';
@@ -18,7 +18,7 @@ import type { WaitQueues } from './waiting/wait-queues.js';
 const MAX_FINAL_REQUESTS_MS = 1_000;
 
 interface ShutdownParts {
-  readonly backend: LockBackend;
+  readonly backendUse: BackendUse;
   readonly clock: Clock;
   readonly events: Events;
   readonly timerWheel: TimerWheel;
@@ -34,7 +34,7 @@ interface ShutdownParts {
   readonly stopListening: readonly ((() => void) | undefined)[];
 }
 
-/** Ends the locks of a process: rejects waiters, waits for the work under locks, and closes the backend. */
+/** Ends the locks of a process: rejects waiters, waits for the work under locks, and ends the use of the backend. */
 export class Shutdown {
   readonly #parts: ShutdownParts;
   /** Resolves when all waiters have been rejected after the start of the shutdown. */
@@ -73,7 +73,7 @@ export class Shutdown {
     return this.#draining;
   }
 
-  /** Ends all requests and closes the backend. */
+  /** Ends all requests, and closes the backend unless another module uses it. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -117,7 +117,7 @@ export class Shutdown {
   }
 
   async #end(): Promise<void> {
-    const { backend, batcher, releaser, acquirer, heldLocks, jobs, timerWheel } = this.#parts;
+    const { backendUse, batcher, releaser, acquirer, heldLocks, jobs, timerWheel } = this.#parts;
     jobs.close();
     for (const stop of this.#parts.stopListening) stop?.();
     const waitingRequestsSent = batcher.close();
@@ -126,6 +126,6 @@ export class Shutdown {
     heldLocks.close();
     timerWheel.cancelUnusedTimer();
     await waitingRequestsSent;
-    await backend.close();
+    await backendUse.end();
   }
 }

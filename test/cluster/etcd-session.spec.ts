@@ -3,7 +3,7 @@ import { etcdBackend } from '../../lib/backends/etcd/index.js';
 import { LockExtension } from '../../lib/backends/etcd/locks/lock-extension.js';
 import { OwnEntries } from '../../lib/backends/etcd/locks/own-entries.js';
 import { EtcdError } from '../../lib/backends/etcd/rpc/etcd-errors.js';
-import { put, read } from '../../lib/backends/etcd/rpc/operations.js';
+import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session, SessionOverError } from '../../lib/backends/etcd/session/session.js';
 import { Sessions } from '../../lib/backends/etcd/session/sessions.js';
 import { startEtcd } from '../services/etcd.js';
@@ -121,6 +121,24 @@ it('held locks are renewed although etcd is full and a grant has an unknown outc
   expect(await extension.extend({ ...lock, leaseId: session.leaseId }, 1_000, TIMEOUT_MS)).toBe(true);
   await expect(session.prepare(1_000, TIMEOUT_MS)).rejects.toThrow('no space');
   ownEntries.close();
+});
+
+it('a session lasts although the key of a failed attempt to open it is written late, and ends with the lease of that attempt', async () => {
+  const connection = new FaultyEtcdConnection(server.url);
+  opened.push(connection);
+  const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 2 });
+  connection.loses = true;
+  await expect(session.prepare(1_000, TIMEOUT_MS)).rejects.toThrow();
+  await session.prepare(1_000, TIMEOUT_MS);
+  await connection.arrive();
+  const { key } = connection.delayed!.success[0]!.request_put!;
+  await until(async () => {
+    await session.keepAlive(TIMEOUT_MS);
+    const { responses } = await onEtcd(server.url, [read({ key })]);
+    return keysOf(responses[0]).length === 0;
+  });
+  await session.keepAlive(TIMEOUT_MS);
+  expect(session.isOver).toBe(false);
 });
 
 it('a session whose key is gone grants nothing', async () => {

@@ -1,23 +1,26 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { type ZookeeperBackend, zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
+import { Session } from '../../lib/backends/zookeeper/session/session.js';
 import { settle } from '../../lib/backends/zookeeper/session/settle.js';
 import { TickSnapshots } from '../../lib/backends/zookeeper/ticks/tick-snapshots.js';
 import { TickStates } from '../../lib/backends/zookeeper/ticks/tick-states.js';
 import type { SessionReply } from '../../lib/backends/zookeeper/wire/connection-types.js';
 import { HostConnection } from '../../lib/backends/zookeeper/wire/host-connection.js';
 import { create, getChildren, sync } from '../../lib/backends/zookeeper/wire/operations.js';
+import { ZookeeperError, notConnectedError } from '../../lib/backends/zookeeper/wire/zookeeper-errors.js';
 import type { AcquisitionId } from '../../lib/core/backend.js';
 import type { Granted } from '../../lib/core/backend-results.js';
 import { delay } from '../../lib/core/real-timers.js';
 import { deadlineIn } from '../../lib/core/requests/deadline.js';
 import { StoreTimeoutError } from '../../lib/core/requests/store-timeout.js';
-import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
+import { createAcquireRequest, createAcquisitionId, createTickClaim } from '../../lib/testing/laws/law.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { freeze, thaw } from '../faults/injection/freeze.js';
 import type { Service } from '../services/service.js';
 import { TICK_TIME_MS, startZookeeper } from '../services/zookeeper.js';
 import { blockEventLoop } from '../support/block-event-loop.js';
+import { Gate } from '../support/gate.js';
 import { until } from '../support/until.js';
 import {
   SESSION_TIMEOUT_MS,
@@ -59,6 +62,47 @@ const readNames = (key: string) =>
     const { names } = await client.read(getChildren(bucket), TIMEOUT_MS);
     return entriesOf(bucket, names, key).map(({ holder }) => holder);
   });
+
+/** Holds the next confirmation of a session until the gate opens. */
+function holdConfirm() {
+  const [gate, reached] = [new Gate(), new Gate()];
+  const confirm = Object.getOwnPropertyDescriptor(Session.prototype, 'confirm')!.value as Session['confirm'];
+  vi.spyOn(Session.prototype, 'confirm').mockImplementationOnce(async function (this: Session, ...args) {
+    reached.open();
+    await gate.passed;
+    return confirm.apply(this, args);
+  });
+  return { gate, reached: reached.passed };
+}
+
+it.each([
+  ['an acquisition', {}],
+  ['a claim', { tick: createTickClaim(Date.now()) }],
+])('%s is not reported as never sent when its entry was created and the rest failed', async (_, options) => {
+  const backend = open();
+  await backend.check(TIMEOUT_MS);
+  const lost = notConnectedError('zookeeper');
+  vi.spyOn(Session.prototype, 'confirm').mockRejectedValueOnce(lost);
+  const request = createAcquireRequest(createAcquisitionId('rest'), options);
+  const { acquire } = await backend.execute({ acquire: [request] }, TIMEOUT_MS);
+  expect(acquire).toEqual([{ kind: 'unknown', cause: lost, isConnectionLost: true }]);
+});
+
+it.each([
+  ['an acquisition', {}],
+  ['a claim', { tick: createTickClaim(Date.now()) }],
+])('%s whose reply arrives while the session is closed is not granted', async (_, options) => {
+  const ours = open();
+  await ours.check(TIMEOUT_MS);
+  const { gate, reached } = holdConfirm();
+  const request = createAcquireRequest(createAcquisitionId('closed'), options);
+  const acquiring = ours.execute({ acquire: [request] }, TIMEOUT_MS);
+  await reached;
+  const closing = ours.close();
+  gate.open();
+  const [{ acquire }] = await Promise.all([acquiring, closing]);
+  expect(acquire[0]).toEqual({ kind: 'unknown', cause: expect.any(ZookeeperError) });
+});
 
 const entry = (key: string, holder: string) =>
   create({

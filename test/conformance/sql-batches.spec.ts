@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { DataSource } from 'typeorm';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import { systemClock } from '../../lib/core/clock.js';
+import { BackendUse } from '../../lib/core/backend-use.js';
 import { Batcher } from '../../lib/core/requests/batcher.js';
 import { PendingRequest } from '../../lib/core/requests/pending-request.js';
 import { TimerWheel } from '../../lib/core/timer-wheel.js';
@@ -96,8 +97,8 @@ describe.each(stores)('many requests on %s', (_, storeOf) => {
   it('for one key take effect in their order, sent by the core', () =>
     open(storeOf(), async (ours) => {
       const [key] = keysOf(1) as [string];
-      const parts = { backend: ours, clock: systemClock, timerWheel: new TimerWheel(systemClock) };
-      const batcher = new Batcher(parts);
+      const parts = { backend: ours, backendUse: new BackendUse(ours), clock: systemClock };
+      const batcher = new Batcher({ ...parts, timerWheel: new TimerWheel(systemClock) });
       const send = (kind: 'acquire' | 'release', request: AcquireRequest) =>
         new Promise<{ kind: string }>((onResult) =>
           batcher.send(new AwaitedRequest(kind, request, onResult)),

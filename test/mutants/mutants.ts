@@ -4227,6 +4227,34 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/etcd-timeouts'],
   },
   {
+    title: 'etcd: a renewal shortens a lease of which the process knows nothing',
+    file: 'lib/backends/etcd/locks/lock-extension.ts',
+    find: '(own ? leaseMs : longestMs)',
+    replace: 'leaseMs',
+    specs: ['test/conformance/etcd.spec'],
+  },
+  {
+    title: 'etcd: all attempts to open a session have one key',
+    file: 'lib/backends/etcd/session/session.ts',
+    find: "keyspace.session(randomBytes(12).toString('base64url'))",
+    replace: "keyspace.session('process')",
+    specs: ['test/cluster/etcd-session'],
+  },
+  {
+    title: 'a backend is closed although another module uses it',
+    file: 'lib/core/backend-use.ts',
+    find: 'if (this.#uses.size === 0) await',
+    replace: 'await',
+    specs: ['test/unit/core/closing'],
+  },
+  {
+    title: 'a module that has sent nothing keeps the backend open',
+    file: 'lib/core/backend-use.ts',
+    find: 'usesOf.set(backend, this.#uses);',
+    replace: 'usesOf.set(backend, this.#uses.add(this));',
+    specs: ['test/unit/core/closing'],
+  },
+  {
     title: 'etcd: a late grant is not fenced off',
     file: 'lib/backends/etcd/session/session.ts',
     find: `      await this.fenceOff(deadline.leftMs);

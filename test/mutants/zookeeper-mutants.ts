@@ -25,7 +25,7 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a new entry is granted whoever is before it',
     file: ACQUISITIONS,
-    find: 'if (entries[0]?.path === created.path) return',
+    find: 'if (entries[0]?.path === own.path) return',
     replace: 'if (entries.length > 0) return',
     specs: LAWS,
   },
@@ -161,6 +161,27 @@ export const zookeeperMutants: readonly Mutant[] = [
     file: 'lib/backends/zookeeper/ticks/tick-states.ts',
     find: 'await settle(session, written);',
     replace: '',
+    specs: SESSION_SPEC,
+  },
+  {
+    title: 'zookeeper: a lock is granted in a session that was closed',
+    file: SESSION,
+    find: 'return !this.isEnded && this.#lease.lasts(ms);',
+    replace: 'return !this.#isOver && this.#lease.lasts(ms);',
+    specs: SESSION_SPEC,
+  },
+  {
+    title: 'zookeeper: an acquisition with an entry is reported as never sent',
+    file: ACQUISITIONS,
+    find: 'return this.#settle(request, placed, deadline).catch(resultAfterCreation);',
+    replace: 'return this.#settle(request, placed, deadline);',
+    specs: SESSION_SPEC,
+  },
+  {
+    title: 'zookeeper: a claim with an entry is reported as never sent',
+    file: TICK_CLAIMS,
+    find: 'return settle().catch(resultAfterCreation);',
+    replace: 'return settle();',
     specs: SESSION_SPEC,
   },
   {

@@ -20,7 +20,7 @@ describe.each(strictDatabases)('on %s', (_, storeOf, more) => {
     );
     await Promise.all(updates);
     expect(await database.manager.findOneBy(Task, { id: 1 })).toMatchObject({ progress: 60 });
-  });
+  }, 120_000);
 
   it('many workers that claim get a row each, or none', async () => {
     const ids = Array.from({ length: 15 }, (_, index) => 100 + index);

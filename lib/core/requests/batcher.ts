@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { BatchResult, LockBackend, OnResult } from '../backend.js';
 import { neverSentResult, unknownResult } from '../unknown-result.js';
+import type { BackendUse } from '../backend-use.js';
 import { type Clock, type Moment, momentOf } from '../clock.js';
 import { LockShutdownError } from '../errors.js';
 import { nextTick, setImmediate } from '../real-timers.js';
@@ -19,6 +20,7 @@ const MISSING_RESULT = unknownResult(new Error('the backend returned no result f
 
 interface BatcherParts {
   readonly backend: LockBackend;
+  readonly backendUse: BackendUse;
   readonly clock: Clock;
   readonly timerWheel: TimerWheel;
 }
@@ -33,6 +35,7 @@ interface BatcherParts {
  */
 export class Batcher {
   readonly #backend: LockBackend;
+  readonly #backendUse: BackendUse;
   readonly #clock: Clock;
   readonly #timerWheel: TimerWheel;
   /** A batch has requests of many callers, so it runs in the asynchronous context of none of them. */
@@ -49,9 +52,10 @@ export class Batcher {
   #hadTurn = true;
   #isClosed = false;
 
-  constructor({ backend, clock, timerWheel }: BatcherParts) {
+  constructor({ backend, backendUse, clock, timerWheel }: BatcherParts) {
     const { lanes, preferredBatchSize = Infinity, maxBatchSize = Infinity } = backend;
     this.#backend = backend;
+    this.#backendUse = backendUse;
     this.#preferredBatchSize = preferredBatchSize;
     this.#maxBatchSize = maxBatchSize;
     this.#lanes = lanes === undefined ? undefined : new LaneQueue(lanes, maxBatchSize);
@@ -145,6 +149,7 @@ export class Batcher {
   }
 
   #execute(batch: Batch, now: Moment): void {
+    this.#backendUse.begin();
     // A backend with lanes says when a request has left.
     const isSent = !this.#lanes && this.#backend.isReady !== false;
     void this.#context.runInAsyncScope(this.#callBackend, this, batch, batch.endsAtMs - now.monotonicMs);

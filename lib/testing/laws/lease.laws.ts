@@ -33,6 +33,17 @@ export const leaseLaws: readonly Law[] = [
     );
   }),
 
+  law('a renewal after the backend was closed shortens no lease', async ({ key, leaseMs, open }) => {
+    const [ours, theirs] = [open(), open()];
+    const acquisition = createAcquisitionId(key);
+    await ours.expectGranted(acquisition, { leaseMs: LONG_LEASE_MS });
+    await ours.backend.close();
+    // A backend may have forgotten the lock when it was closed, but must not free it.
+    if ((await ours.renew(acquisition, leaseMs)) === 'lost') return;
+    await sleep(leaseMs * 1.5); // Only time can show that the lease does not end with the renewal.
+    await theirs.expectTaken(createAcquisitionId(key));
+  }),
+
   law('a late renewal does not restore the lease', async ({ key, leaseMs, open }) => {
     const client = open();
     const [late, next] = [createAcquisitionId(key), createAcquisitionId(key)];

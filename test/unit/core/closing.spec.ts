@@ -1,7 +1,34 @@
 import { describe, expect, it, vi } from 'vitest';
+import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import { LockShutdownError, LockUnavailableError } from '../../../lib/core/errors.js';
 import type { LockHandle } from '../../../lib/core/leases/lock-handle.js';
-import { stateOf, lockFixture } from './lock-fixture.js';
+import { locksOn, stateOf, lockFixture } from './lock-fixture.js';
+
+describe('a backend that two modules share', () => {
+  it('stays open until the last of them has closed', async () => {
+    const backend = memoryBackend();
+    const close = vi.spyOn(backend, 'close');
+    const [ours, theirs, unused] = [locksOn(backend), locksOn(backend), locksOn(backend)];
+    await ours.withLock('key', {}, () => undefined);
+    const lock = await theirs.acquire('key');
+    await unused.close();
+    await ours.close();
+    expect(close).not.toHaveBeenCalled();
+    await lock.release();
+    await theirs.close();
+    expect(close).toHaveBeenCalledTimes(1);
+  });
+
+  it('is closed by the last one also if another one has never sent anything', async () => {
+    const backend = memoryBackend();
+    const close = vi.spyOn(backend, 'close');
+    locksOn(backend);
+    const locks = locksOn(backend);
+    await locks.withLock('key', {}, () => undefined);
+    await locks.close();
+    expect(close).toHaveBeenCalledTimes(1);
+  });
+});
 
 describe('draining', () => {
   it('twice at once is draining once', async () => {

@@ -48,7 +48,8 @@ export class LockExtension {
       throw cause;
     });
     if (!responses[0]?.response_txn?.succeeded) return false;
-    const endsAtMs = Math.max(own?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
+    // The renewal must not shorten a lease of which nobody here knows any more when it ends.
+    const endsAtMs = Math.max(own?.endsAtMs ?? 0, systemClock.monotonicMs() + (own ? leaseMs : longestMs));
     ownEntries.set({ name, key, session, createRevision, isHeld: true, leaseMs: longestMs, endsAtMs });
     return true;
   }

@@ -32,7 +32,7 @@ export class SessionOverError extends EtcdError {
  */
 export class Session {
   readonly #parts: SessionParts;
-  readonly #key: Buffer;
+  #key: Buffer = NO_VALUE;
   #leaseId = '0';
   #keyRevision = '0';
   #isOver = false;
@@ -48,7 +48,6 @@ export class Session {
 
   constructor(parts: SessionParts) {
     this.#parts = parts;
-    this.#key = parts.keyspace.session(randomBytes(12).toString('base64url'));
   }
 
   get leaseId(): string {
@@ -159,13 +158,16 @@ export class Session {
   }
 
   async #open(timeoutMs: number): Promise<void> {
-    const { connection, ttlSeconds } = this.#parts;
+    const { connection, keyspace, ttlSeconds } = this.#parts;
     const deadline = deadlineIn(timeoutMs);
     const sentAt = momentOf(systemClock);
     const grant = { TTL: String(ttlSeconds), ID: '0' };
     const { ID } = await connection.call('Lease.LeaseGrant', grant, deadline.leftMs);
-    const request = { compare: [], success: [put(this.#key, NO_VALUE, ID)] };
+    // One of each attempt: that of a failed one may be written late, and ends with a lease that nobody keeps alive.
+    const key = keyspace.session(randomBytes(12).toString('base64url'));
+    const request = { compare: [], success: [put(key, NO_VALUE, ID)] };
     const { header } = await connection.call('KV.Txn', request, deadline.leftMs);
+    this.#key = key;
     this.#leaseId = ID;
     this.#keyRevision = header.revision;
     this.#confirmedAt = sentAt;

@@ -7,7 +7,13 @@ import type { LockEntry } from '../keyspace.js';
 import type { ZookeeperClient } from '../session/client.js';
 import type { Session } from '../session/session.js';
 import { exists, getChildren, remove, setData } from '../wire/operations.js';
-import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
+import {
+  CODE,
+  SessionOverError,
+  resultAfterCreation,
+  resultOfError,
+  unlessCode,
+} from '../wire/zookeeper-errors.js';
 import { type CreatedLock, EntryCreation, type Placed, isCreated } from './entry-creation.js';
 import type { LockExtension } from './lock-extension.js';
 import type { OwnEntry, OwnEntries } from './own-entries.js';
@@ -70,30 +76,38 @@ export class Acquisitions {
     request: AcquireRequest,
     { own, session, deadline }: Asking,
   ): Promise<AcquireResult | undefined> {
-    const { extension, queues } = this.#parts;
-    if (own?.isHeld && isCreated(own)) {
-      const isHeld = await extension.extend(own, request.leaseMs, deadline);
-      return isHeld ? granted(own) : undefined;
-    }
-    if (own) return this.#askAgain(request, own, deadline);
+    if (own) return this.#askAgain(request, own, deadline).catch(resultAfterCreation);
     if (!mayWait(request)) {
-      const { oldest } = await queues.read(request.key, deadline);
+      const { oldest } = await this.#parts.queues.read(request.key, deadline);
       if (oldest) return this.#taken(oldest);
     }
     // As if the key were free. Then it needs no more, and an entry that is not the oldest must be changed into a place in the queue.
     const value = valueOf(request, true);
     const placed = await this.#creation.create(request, { session, deadline, value });
-    const { own: created, entries } = placed;
-    if (entries[0]?.path === created.path) return this.#grant(request, created, deadline);
+    return this.#settle(request, placed, deadline).catch(resultAfterCreation);
+  }
+
+  /** For an entry that was just created. */
+  async #settle(
+    request: AcquireRequest,
+    placed: Placed,
+    deadline: Deadline,
+  ): Promise<AcquireResult | undefined> {
+    const { own, entries } = placed;
+    if (entries[0]?.path === own.path) return this.#grant(request, own, deadline);
     return mayWait(request) ? this.#queue(request, placed, deadline) : this.#giveUp(placed, deadline);
   }
 
-  /** For a caller that is queued already, or whose earlier request has no reply. */
+  /** For a caller that holds the lock or is queued already, or whose earlier request has no reply. */
   async #askAgain(
     request: AcquireRequest,
     own: OwnEntry,
     deadline: Deadline,
   ): Promise<AcquireResult | undefined> {
+    if (own.isHeld && isCreated(own)) {
+      const isHeld = await this.#parts.extension.extend(own, request.leaseMs, deadline);
+      return isHeld ? granted(own) : undefined;
+    }
     const placed = await this.#creation.findAgain(own, deadline);
     if (!placed) return undefined;
     const index = placed.entries.findIndex(({ path }) => path === placed.own.path);

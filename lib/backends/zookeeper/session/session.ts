@@ -15,6 +15,7 @@ import {
   noSessionError,
   notConnectedError,
   shortSessionError,
+  unconfirmedError,
 } from '../wire/zookeeper-errors.js';
 import { awaitReplies, pause } from './await-replies.js';
 import { SessionLease } from './session-lease.js';
@@ -68,9 +69,9 @@ export class Session {
     return this.#identity.id;
   }
 
-  /** Whether ZooKeeper certainly keeps the session for so long. */
+  /** Whether ZooKeeper certainly keeps the session for so long. Not if it is closed, which may have ended it there. */
   lasts(ms: number): boolean {
-    return !this.#isOver && this.#lease.lasts(ms);
+    return !this.isEnded && this.#lease.lasts(ms);
   }
 
   /**
@@ -119,10 +120,15 @@ export class Session {
     return this.#heartbeatOfTurn;
   }
 
-  /** Resolves when ZooKeeper is known to keep the session for so long. */
+  /**
+   * Resolves when ZooKeeper is known to keep the session for so long.
+   *
+   * @throws ZookeeperError if the session is closed meanwhile
+   */
   async confirm(ms: number, timeoutMs: number): Promise<void> {
     const deadline = deadlineIn(timeoutMs);
     while (!this.lasts(ms)) {
+      if (this.#isClosed) throw unconfirmedError();
       await this.ready(deadline.leftMs);
       await this.await(this.heartbeat(), deadline);
       // After a sleep, a message must be a tick old before it counts.

@@ -11,7 +11,13 @@ import { type StoredLock, encodeValue, firstTokenOf, valueOf } from '../locks/st
 import { type TickRecord, tickStateOf } from '../../../core/tick-record.js';
 import type { ZookeeperClient } from '../session/client.js';
 import { multi, remove, setData } from '../wire/operations.js';
-import { CODE, SessionOverError, resultOfError, unlessCode } from '../wire/zookeeper-errors.js';
+import {
+  CODE,
+  SessionOverError,
+  resultAfterCreation,
+  resultOfError,
+  unlessCode,
+} from '../wire/zookeeper-errors.js';
 import { OVERTAKEN, type TickSnapshots, type TickSnapshot } from './tick-snapshots.js';
 import type { TickStates } from './tick-states.js';
 
@@ -77,9 +83,12 @@ export class TickClaims {
       const value = { ...valueOf(request, false), isClaim: true as const };
       const { own: entry, entries } = await this.#creation.create(request, { session, deadline, value });
       const claiming = { version: snapshot.version, attempt: verdict.attempt, deadline };
-      if (entries[0]?.path === entry.path) return this.#take(request, entry, claiming);
-      await this.#giveUp(entry, deadline);
-      return undefined;
+      const settle = async () => {
+        if (entries[0]?.path === entry.path) return this.#take(request, entry, claiming);
+        await this.#giveUp(entry, deadline);
+        return undefined;
+      };
+      return settle().catch(resultAfterCreation);
     });
   }
 

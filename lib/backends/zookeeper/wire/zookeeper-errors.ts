@@ -98,6 +98,9 @@ export const noSessionError = (host: string) =>
 
 export const closedError = () => new ZookeeperError('the backend was closed', { hasNoEffect: true });
 
+export const unconfirmedError = () =>
+  new ZookeeperError('the backend was closed before ZooKeeper confirmed the session');
+
 export const usedUpError = (bucket: string) =>
   new ZookeeperError(
     `the numbers of the bucket ${bucket} are used up: it starts anew when all locks in it have ended and ZooKeeper has removed it`,
@@ -125,8 +128,17 @@ export const hasNoEffect = (cause: unknown): boolean =>
   cause instanceof LockConfigError || (cause instanceof ZookeeperError && cause.hasNoEffect);
 
 /** The result of a request that ended with this error. */
-export function resultOfError(cause: unknown): UnknownResult {
-  if (hasNoEffect(cause)) return neverSentResult(cause);
+export const resultOfError = (cause: unknown): UnknownResult =>
+  hasNoEffect(cause) ? neverSentResult(cause) : resultAfterCreation(cause);
+
+/**
+ * The result of a request that has created its entry, and then ended with this error. The entry is there also if what
+ * followed was never sent.
+ *
+ * @throws SessionOverError if that is the error: the entry has ended
+ */
+export function resultAfterCreation(cause: unknown): UnknownResult {
+  if (cause instanceof SessionOverError) throw cause;
   return cause instanceof ZookeeperError && cause.isConnectionLost
     ? connectionLostResult(cause)
     : unknownResult(cause);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { BatchResult, OnResult, RequestBatch } from '../../../../lib/core/backend.js';
 import type { ReleaseResult } from '../../../../lib/core/backend-results.js';
+import { BackendUse } from '../../../../lib/core/backend-use.js';
 import { Batcher } from '../../../../lib/core/requests/batcher.js';
 import { PendingRequest } from '../../../../lib/core/requests/pending-request.js';
 import { TimerWheel } from '../../../../lib/core/timer-wheel.js';
@@ -69,8 +70,10 @@ function batcherOn({ lanes, maxBatchSize }: { lanes?: number; maxBatchSize?: num
     calls.push(call);
     return call.result;
   };
-  const backend = { name: 'spec', execute, ...(lanes && { lanes }), ...(maxBatchSize && { maxBatchSize }) };
-  const batcher = new Batcher({ backend: backend as never, clock, timerWheel: new TimerWheel(clock) });
+  const limits = { ...(lanes && { lanes }), ...(maxBatchSize && { maxBatchSize }) };
+  const backend = { name: 'spec', execute, ...limits } as never;
+  const backendUse = new BackendUse(backend);
+  const batcher = new Batcher({ backend, backendUse, clock, timerWheel: new TimerWheel(clock) });
   const results: [string, string][] = [];
   const send = (key: string, timeoutMs = 1_000) => {
     batcher.send(new NotedRelease(key, timeoutMs, (name) => results.push([key, name])));

@@ -1,0 +1,25 @@
+import type { LockBackend } from './backend.js';
+
+const usesOf = new WeakMap<LockBackend, Set<BackendUse>>();
+
+/** The use of a backend by one module. Several modules may share a backend object, and the last one to end closes it. */
+export class BackendUse {
+  readonly #backend: LockBackend;
+  readonly #uses: Set<BackendUse>;
+
+  constructor(backend: LockBackend) {
+    this.#backend = backend;
+    this.#uses = usesOf.get(backend) ?? new Set();
+    usesOf.set(backend, this.#uses);
+  }
+
+  /** To be called with each request: a module that never sends one may never be closed either. */
+  begin(): void {
+    this.#uses.add(this);
+  }
+
+  async end(): Promise<void> {
+    this.#uses.delete(this);
+    if (this.#uses.size === 0) await this.#backend.close();
+  }
+}
