@@ -747,9 +747,30 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock of PostgreSQL sees other rows as of before its wait',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: `(await isolationLevelOf(manager)) === 'repeatable read'`,
-    replace: `false`,
+    find: `return level === 'repeatable read' ?`,
+    replace: `return level === 'never' ?`,
     specs: ['test/resource/row-lock'],
+  },
+  {
+    title: 'rows: a row lock of PostgreSQL returns computed columns as of before its wait',
+    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    find: 'columns.some(({ isVirtualProperty }) => isVirtualProperty)',
+    replace: 'columns.length === 0',
+    specs: ['test/resource/row-lock'],
+  },
+  {
+    title: 'rows: two values of a class are equal if their visible fields are',
+    file: 'lib/backends/typeorm/rows/comparable-value.ts',
+    find: `if (prototype !== Object.prototype && prototype !== null) return Symbol('never equal');`,
+    replace: '',
+    specs: ['test/resource/value-objects'],
+  },
+  {
+    title: 'rows: helpers write into a transaction of SQLite that a statement has begun',
+    file: 'lib/backends/typeorm/rows/transactions/primary-connection.ts',
+    find: 'throwIfBegunInProcess(runner);',
+    replace: '',
+    specs: ['test/resource/raw-transactions'],
   },
   {
     title: 'results of a batch wait for the slowest node (Redis Cluster)',
@@ -2022,8 +2043,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the work under a row lock gets a row with a rounded id (SQLite)',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: `if (row) checkIdIsExact(metadata, row);`,
-    replace: ``,
+    find: `if (!row) return null;
+  checkIdIsExact(metadata, row);`,
+    replace: `if (!row) return null;`,
     specs: ['test/resource/rounded-ids'],
   },
   {
@@ -2625,7 +2647,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock commits a transaction that TypeORM did not begin',
     file: 'lib/backends/typeorm/rows/row-lock.ts',
-    find: 'if (queryRunner && !isInProcess(manager)) await throwIfBegunByStatement(queryRunner);',
+    find: 'else if (queryRunner) await throwIfBegunByStatement(queryRunner);',
     replace: '',
     specs: ['test/resource/raw-transactions'],
   },

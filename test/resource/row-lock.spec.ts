@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   Column,
   type DataSource,
@@ -9,13 +9,15 @@ import {
   In,
   ManyToOne,
   PrimaryColumn,
+  VirtualColumn,
 } from 'typeorm';
 import { withRowLock } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockTimeoutError, LockUnavailableError } from '../../lib/core/errors.js';
-import { sqlServers } from '../support/stores.js';
+import { postgresStore, sqlServers } from '../support/stores.js';
+import { until } from '../support/until.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
-import { expectIdlePool, killConnectionOf, settingsOf } from './sessions.js';
+import { expectIdlePool, killConnectionOf, settingsOf, waitersFor } from './sessions.js';
 
 @Entity()
 class Shop {
@@ -53,6 +55,76 @@ const stockOf = async ({ manager }: DataSource, id: number) =>
 
 const sellOne = (product: Product, manager: EntityManager) =>
   manager.update(Product, { id: product.id, size: product.size }, { stock: product.stock - 1 });
+
+@Entity()
+class Ticket {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  concertId!: number;
+}
+
+@Entity()
+class Concert {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @VirtualColumn({ query: (alias) => `SELECT COUNT(*) FROM concert_ticket WHERE "concertId" = ${alias}.id` })
+  sold!: number;
+}
+
+describe('a row lock on postgres, of a row with a computed column', () => {
+  let database: DataSource;
+  tablesOn(postgresStore, [Concert, Ticket], (opened) => (database = opened));
+  beforeAll(() =>
+    database.query(`CREATE VIEW concert_ticket AS SELECT * FROM "${database.getMetadata(Ticket).tableName}"`),
+  );
+  afterAll(() => database.query('DROP VIEW concert_ticket'));
+
+  it('shows what was committed while it waited', async () => {
+    await database.manager.insert(Concert, { id: 1 });
+    const gate = openGate();
+    const buy = async ({ id, sold }: Concert, manager: EntityManager) => {
+      if (sold > 0) return 'sold out';
+      await manager.insert(Ticket, { id, concertId: id });
+      return 'sold';
+    };
+    const first = withRowLock(database, Concert, { id: 1 }, async (concert, manager) => {
+      const outcome = await buy(concert, manager);
+      await gate.pass();
+      return outcome;
+    });
+    await gate.reached;
+    const { tableName } = database.getMetadata(Concert);
+    const second = withRowLock(database, Concert, { id: 1 }, buy, { waitMs: 60_000 });
+    await until(async () => (await waitersFor(database, tableName)).length > 0);
+    gate.open();
+    expect(await Promise.all([first, second])).toEqual(['sold', 'sold out']);
+    expect(await withRowLock(database, Concert, { id: 1 }, buy, { onContention: 'skip' })).toBe('sold out');
+  });
+});
+
+describe.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
+  'a row lock on postgres with %s in the data source',
+  (isolationLevel) => {
+    let database: DataSource;
+    tablesOn(postgresStore, [Product, Shop], (opened) => (database = opened), { isolationLevel });
+
+    it('is granted beside a subscriber that selects at the start of each transaction', async () => {
+      const id = await newProduct(database);
+      database.subscribers.push({
+        afterTransactionStart: ({ queryRunner }) =>
+          queryRunner.query(`SELECT set_config('app.tenant', '7', true)`),
+      });
+      try {
+        expect(await withRowLock(database, Product, { id }, ({ stock }) => stock)).toBe(100);
+      } finally {
+        database.subscribers.pop();
+      }
+    });
+  },
+);
 
 describe.each([...databases, ...strictDatabases])('a row lock on %s', (_, storeOf, more = {}) => {
   let database: DataSource;

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   Column,
   type DataSource,
@@ -7,6 +7,7 @@ import {
   ManyToOne,
   OneToOne,
   PrimaryColumn,
+  type ValueTransformer,
   VersionColumn,
 } from 'typeorm';
 import {
@@ -18,6 +19,7 @@ import {
   withRowLock,
 } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError } from '../../lib/core/errors.js';
+import { sqlServers } from '../support/stores.js';
 import { databases, tablesOn } from './databases.js';
 
 /** A value that shows nothing of itself but a field that is not set. */
@@ -68,10 +70,48 @@ class Receipt {
   fencingToken?: bigint;
 }
 
+/** A value that the drivers of servers accept as it is, and whose fields nobody else sees. */
+class Amount {
+  readonly #cents: bigint;
+
+  constructor(cents: bigint) {
+    this.#cents = cents;
+  }
+
+  toPostgres(): string {
+    return this.toString();
+  }
+
+  toString(): string {
+    return String(this.#cents);
+  }
+}
+
+@Entity()
+class Account {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column({
+    type: 'bigint',
+    transformer: { to: (amount: unknown) => amount, from: (text: string) => new Amount(BigInt(text)) },
+  })
+  balance!: Amount;
+
+  @Column({ type: 'json', nullable: true })
+  settings!: object | null;
+
+  @VersionColumn()
+  version!: number;
+}
+
 /** A row to which the database has not given an id yet. */
 class Unsaved {
   readonly id = undefined;
 }
+
+const transformerOf = (database: DataSource) =>
+  database.getMetadata(Account).findColumnWithPropertyName('balance')!.transformer as ValueTransformer;
 
 const pay = (invoice: Invoice) => void (invoice.state = 'PAID');
 
@@ -86,6 +126,44 @@ const helpers: [string, (database: DataSource, where: object) => Promise<unknown
       claimRow(database, Invoice, { from: { ...where, state: 'OPEN' }, to: { state: 'PAID' } }),
   ],
 ];
+
+describe.each(sqlServers)('a value object as a value, on %s', (_, storeOf) => {
+  let database: DataSource;
+  tablesOn(storeOf, [Account], (opened) => (database = opened));
+  const balanceOf = async (id: number) =>
+    String((await database.manager.findOneByOrFail(Account, { id })).balance);
+
+  it('is written by optimisticUpdate', async () => {
+    await database.manager.insert(Account, { id: 1, balance: new Amount(1_000n) });
+    const change = (account: Account) => void (account.balance = new Amount(2_500n));
+    const account = await optimisticUpdate(database, Account, { id: 1 }, change);
+    expect(String(account?.balance)).toBe('2500');
+    expect(await balanceOf(1)).toBe('2500');
+  });
+
+  it('that was changed in place is written by optimisticUpdate', async () => {
+    class Counter {
+      #cents = 0n;
+      toPostgres = () => this.toString();
+      toString = () => String(this.#cents);
+      add = () => void (this.#cents += 5n);
+    }
+    const counter = new Counter();
+    const from = vi.spyOn(transformerOf(database), 'from').mockImplementation(() => counter as never);
+    await database.manager.insert(Account, { id: 2, balance: new Amount(0n) });
+    await optimisticUpdate(database, Account, { id: 2 }, () => counter.add());
+    from.mockRestore();
+    expect(await balanceOf(2)).toBe('5');
+  });
+
+  it('can be claimed from one value to another', async () => {
+    await database.manager.insert(Account, { id: 3, balance: new Amount(7n) });
+    const claim = { from: { balance: new Amount(7n) }, to: { balance: new Amount(8n) } };
+    expect(await claimRow(database, Account, claim)).toMatchObject({ id: 3 });
+    expect(await claimRow(database, Account, claim)).toBeNull();
+    expect(await balanceOf(3)).toBe('8');
+  });
+});
 
 describe.each(databases)('a value object as an id, on %s', (_, storeOf) => {
   let database: DataSource;

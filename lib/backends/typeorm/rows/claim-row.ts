@@ -14,6 +14,7 @@ import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
 import { driverErrorOf } from '../dialects/dialect.js';
+import { comparableValue } from './comparable-value.js';
 import {
   type Database,
   UNCACHED,
@@ -204,7 +205,8 @@ function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<O
   const errors = new OptionErrors();
   const changes = columns.flatMap((column) => {
     const [was, is] = [from, to].map((values): unknown => column.getEntityValue(values));
-    return is === undefined || isDeepStrictEqual(was, is) ? [] : [{ column, was, is }];
+    const isSame = was === is || isDeepStrictEqual(comparableValue(was), comparableValue(is));
+    return is === undefined || isSame ? [] : [{ column, was, is }];
   });
   const token = changes.find(({ column }) => isFencingToken(column));
   if (token) throw tokenGivenError(token.column.propertyPath);

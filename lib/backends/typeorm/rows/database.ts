@@ -24,6 +24,8 @@ const typeOf = (owner: object) => dataSourceOf(owner).options.type;
 export const isMysql = (owner: EntityManager | QueryRunner): boolean =>
   ['mysql', 'mariadb'].includes(typeOf(owner));
 
+export const isPostgres = (owner: EntityManager | QueryRunner): boolean => typeOf(owner) === 'postgres';
+
 /** Whether the caller has begun a transaction through TypeORM. Helpers refuse others, see `throwIfBegunByStatement`. */
 export const isInTransaction = (manager: EntityManager): boolean =>
   manager.queryRunner?.isTransactionActive ?? false;
@@ -70,7 +72,7 @@ export function managerOf(database: Database): EntityManager {
  * rows must still reject what they rejected before. `remote_apply` waits for more than `on`, so it is kept.
  */
 export const durableCommitCondition = (manager: EntityManager): string =>
-  typeOf(manager) === 'postgres' ? DURABLE : '1 = 1';
+  isPostgres(manager) ? DURABLE : '1 = 1';
 
 const DURABLE =
   `CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN true ` +

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
+import { comparableValue } from './comparable-value.js';
 import type { ColumnMetadata } from './database.js';
 import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import { LazyRelations } from './lazy-relations.js';
@@ -86,7 +87,7 @@ export class EntitySnapshot {
     const value = this.#valueOf(column);
     const prepared: unknown = this.#dataSource.driver.preparePersistentValue(value, column);
     if (typeof prepared === 'function') throw expressionError(this.metadata, column);
-    return structuredClone(prepared);
+    return comparableValue(prepared);
   }
 
   /** The application may have made a number or a text of it. */

@@ -19,10 +19,10 @@ import {
   describeRows,
   isInProcess,
   isInTransaction,
-  isMysql,
+  isPostgres,
   managerOf,
 } from './database.js';
-import { checkIdIsExact } from './entity-snapshot.js';
+import { checkIdIsExact, idOf } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
 import { conflictError, contentionError, toLockError } from './lock-errors.js';
 import {
@@ -31,9 +31,10 @@ import {
   resolveRowLockOptions,
 } from './row-lock-options.js';
 import { MAX_ATTEMPTS, isConflict } from './transactions/conflict-retry.js';
+import type { IsolationLevel } from './transactions/checked-transaction.js';
 import { runOwnTransaction } from './transactions/own-transaction.js';
-import { isolationLevelOf } from './transactions/isolation-level.js';
-import { throwIfBegunByStatement } from './transactions/session-state.js';
+import { defaultIsolationLevelOf } from './transactions/isolation-level.js';
+import { throwIfBegunByStatement, throwIfBegunInProcess } from './transactions/session-state.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
 import { takeWriteLock } from './transactions/write-lock.js';
@@ -48,6 +49,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
   readonly name: string;
   readonly where: FindOptionsWhere<Entity>;
   readonly work: Work<Entity, T>;
+  /** Of our own transaction, unless it is the default. */
+  readonly isolationLevel?: IsolationLevel | undefined;
 }
 
 /**
@@ -70,7 +73,8 @@ interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
  * is repeated: roll back, and repeat all of it.
  *
  * On PostgreSQL, our own transaction is READ COMMITTED if REPEATABLE READ is the default: the work must see what was committed while
- * the call waited. In your own transaction, call it before you read.
+ * the call waited. In your own transaction, call it before you read. SERIALIZABLE stays as it is: the work may see what was
+ * there before the call waited, and its transaction then fails if it writes by it.
  *
  * On SQLite the transaction locks the whole file against other writers, and other transactions of the data source wait.
  *
@@ -108,8 +112,12 @@ export async function withRowLock<Entity extends ObjectLiteral, T>(
   };
   const { queryRunner } = manager;
   // Before the decision: from then on, other calls must see at once that a transaction begins.
-  if (queryRunner && !isInProcess(manager)) await throwIfBegunByStatement(queryRunner);
-  return isInTransaction(manager) ? lockInTransactionOf(manager, request) : lockInOwn(manager, request);
+  if (isInProcess(manager)) throwIfBegunInProcess(queryRunner ?? dataSourceOf(manager).createQueryRunner());
+  else if (queryRunner) await throwIfBegunByStatement(queryRunner);
+  const isolationLevel = isPostgres(manager) ? await isolationLevelAfterWait(manager) : undefined;
+  return isInTransaction(manager)
+    ? lockInTransactionOf(manager, request)
+    : lockInOwn(manager, { ...request, isolationLevel });
 }
 
 async function lockInTransactionOf<Entity extends ObjectLiteral, T>(
@@ -171,7 +179,6 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
   let hasCalledWork = false as boolean;
   let workError: unknown;
   const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
-    await useSnapshotAfterWait(manager);
     const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
       throw isContention(cause) ? contentionError(request, cause) : cause;
     });
@@ -186,7 +193,8 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
     }
   };
   const onFailedAfterCommit = () => void (kind = 'failed-after-commit');
-  const options = { name: request.name, waitMs: leftMs(), onFailedAfterCommit };
+  const { name, isolationLevel } = request;
+  const options = { name, isolationLevel, waitMs: leftMs(), onFailedAfterCommit };
   try {
     return { kind: 'committed', value: await runOwnTransaction(owner, options, lockAndWork) };
   } catch (cause) {
@@ -195,18 +203,35 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
 }
 
 /**
- * With REPEATABLE READ, PostgreSQL takes the snapshot of the transaction before it waits for the row. The work would not see what
- * the last transaction with the row has committed in other rows, and nothing would fail if the row itself is unchanged.
+ * The level of our own transaction, unless it is the default. With REPEATABLE READ, PostgreSQL takes the snapshot of the
+ * transaction before it waits for the row. The work would not see what the last transaction with the row has committed in other
+ * rows, and nothing would fail if the row itself is unchanged.
  */
-async function useSnapshotAfterWait(manager: EntityManager): Promise<void> {
-  if (isMysql(manager) || isInProcess(manager)) return;
-  if ((await isolationLevelOf(manager)) === 'repeatable read')
-    await manager.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED');
+async function isolationLevelAfterWait(manager: EntityManager): Promise<IsolationLevel | undefined> {
+  if (isInTransaction(manager)) return undefined;
+  const level = await defaultIsolationLevelOf(manager);
+  return level === 'repeatable read' ? 'READ COMMITTED' : undefined;
 }
 
 /** Whether a conflict has ended the transaction, also if a helper in the work has reported it. */
 const hasEndedTransaction = (cause: unknown) =>
   isConflict(cause) || (cause instanceof LockUnavailableError && isConflict(cause.cause));
+
+/** After its wait for a row, PostgreSQL reads the columns of the table anew, but not what the statement computes from other tables. */
+const computesAsOfBeforeWait = (manager: EntityManager, { columns, tableType }: EntityMetadata) =>
+  isPostgres(manager) && (tableType === 'view' || columns.some(({ isVirtualProperty }) => isVirtualProperty));
+
+/** The locked row as it is now; `null` if it no longer meets the condition. */
+async function readAgain<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  metadata: EntityMetadata,
+  { where, row, skips }: { where: FindOptionsWhere<Entity>; row: Entity; skips: boolean },
+): Promise<Entity | null> {
+  // If locked rows are left out, others may meet the condition too.
+  const id = skips ? (idOf(metadata, row) as FindOptionsWhere<Entity>) : {};
+  const [again] = await findRows<Entity>(manager, metadata, { ...where, ...id }, { take: 1 });
+  return again ?? null;
+}
 
 /** @throws LockConfigError if several rows match: which one is meant is not known */
 async function lockRow<Entity extends ObjectLiteral, T>(
@@ -235,6 +260,9 @@ async function lockRow<Entity extends ObjectLiteral, T>(
         `{ onContention: 'skip' } any one of several is taken.`,
     );
   }
-  if (row) checkIdIsExact(metadata, row);
-  return row ?? null;
+  if (!row) return null;
+  checkIdIsExact(metadata, row);
+  return computesAsOfBeforeWait(manager, metadata)
+    ? readAgain(manager, metadata, { where, row, skips })
+    : row;
 }

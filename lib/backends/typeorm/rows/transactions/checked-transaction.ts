@@ -7,10 +7,14 @@ import { type RunnerGuard, guardOf } from './runner-guard.js';
 import { throwIfLeftOpen } from './session-state.js';
 import { hasRolledBack } from './transaction-state-correction.js';
 
+export type IsolationLevel = 'READ COMMITTED';
+
 interface CheckedTransaction {
   /** What the transaction is for, as messages say it: `lock "k"`. */
   readonly name: string;
   readonly key?: string;
+  /** Unless it is the default. */
+  readonly isolationLevel?: IsolationLevel | undefined;
   /** If it throws, the transaction is rolled back. */
   beforeCommit?(): void;
   /** Called if a subscriber has failed after COMMIT. Its error is thrown. */
@@ -35,7 +39,7 @@ export async function runCheckedTransaction<T>(
 ): Promise<T> {
   let commit = undefined as CommitProgress | undefined;
   try {
-    return await transactionOf(owner, (manager) => {
+    return await transactionOf(owner, transaction.isolationLevel, (manager) => {
       const guard = guardOf(manager.queryRunner as QueryRunner);
       commit = guard.commitProgress;
       return runChecked({ manager, guard, transaction }, work);
@@ -51,14 +55,17 @@ export async function runCheckedTransaction<T>(
 /** As `owner.transaction()`, but checks a connection of the pool before it begins. */
 async function transactionOf<T>(
   owner: EntityManager,
+  isolationLevel: IsolationLevel | undefined,
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
+  const begin = (manager: EntityManager) =>
+    isolationLevel ? manager.transaction(isolationLevel, work) : manager.transaction(work);
   // On SQLite, other calls of this turn of the event loop must see that a transaction begins.
-  if (owner.queryRunner || isInProcess(owner)) return owner.transaction(work);
+  if (owner.queryRunner || isInProcess(owner)) return begin(owner);
   const runner = dataSourceOf(owner).createQueryRunner('master');
   try {
     await throwIfLeftOpen(runner);
-    return await runner.manager.transaction(work);
+    return await begin(runner.manager);
   } finally {
     await runner.release();
   }

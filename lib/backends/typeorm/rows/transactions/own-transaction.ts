@@ -1,12 +1,14 @@
 import type { EntityManager } from 'typeorm';
 import { dataSourceOf, isInProcess } from '../database.js';
-import { runCheckedTransaction } from './checked-transaction.js';
+import { type IsolationLevel, runCheckedTransaction } from './checked-transaction.js';
 import { runQueuedTransaction } from './only-connection.js';
 import { guardOf } from './runner-guard.js';
 
 interface OwnTransaction {
   /** What the transaction is for, as messages say it. */
   readonly name: string;
+  /** Unless it is the default. */
+  readonly isolationLevel: IsolationLevel | undefined;
   /** How long to wait for SQLite's only connection. */
   readonly waitMs: number;
   /** Called if a subscriber has failed after COMMIT. Its error is thrown. */
@@ -21,10 +23,10 @@ interface OwnTransaction {
  */
 export function runOwnTransaction<T>(
   owner: EntityManager,
-  { name, waitMs, onFailedAfterCommit }: OwnTransaction,
+  { name, isolationLevel, waitMs, onFailedAfterCommit }: OwnTransaction,
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
-  const run = () => runCheckedTransaction(owner, { name, onFailedAfterCommit }, work);
+  const run = () => runCheckedTransaction(owner, { name, isolationLevel, onFailedAfterCommit }, work);
   if (!isInProcess(owner)) return run();
   const dataSource = dataSourceOf(owner);
   return runQueuedTransaction(dataSource, { name, waitMs }, () =>

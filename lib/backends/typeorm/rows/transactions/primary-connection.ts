@@ -2,14 +2,14 @@ import type { EntityManager, QueryRunner } from 'typeorm';
 import { type Database, dataSourceOf, isInProcess, managerOf } from '../database.js';
 import { guardOf } from './runner-guard.js';
 import { throwUnlessCommitted } from './libsql-commit.js';
-import { throwIfBegunByStatement, throwIfLeftOpen } from './session-state.js';
+import { throwIfBegunByStatement, throwIfBegunInProcess, throwIfLeftOpen } from './session-state.js';
 
 /**
  * Does the work on the connection of the caller's transaction, or on a connection to the primary: a replica that lags behind
  * would return old rows.
  *
  * @throws LockConfigError if `database` is not a supported one, a pooled connection has an open transaction, or a query runner
- *   of the caller has one that TypeORM did not begin
+ *   of the caller or the only connection of SQLite has one that TypeORM did not begin
  */
 export async function onPrimary<T>(
   database: Database,
@@ -45,6 +45,7 @@ async function workOnFile<T>(
   runner: QueryRunner,
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
+  throwIfBegunInProcess(runner);
   const result = await work(manager);
   await throwUnlessCommitted(runner);
   return result;

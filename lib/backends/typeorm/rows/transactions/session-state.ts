@@ -1,6 +1,6 @@
 import type { QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
-import { isMysql } from '../database.js';
+import { dataSourceOf, isMysql } from '../database.js';
 
 /** What the server says about the session of a query runner. */
 interface SessionState {
@@ -65,6 +65,14 @@ export async function throwIfBegunByStatement(runner: QueryRunner): Promise<void
   const { isInTransaction, hasAutocommit } = await sessionStateOf(runner);
   // Another call may have begun a transaction through TypeORM meanwhile.
   if (!isBegunByTypeorm() && (isInTransaction || !hasAutocommit)) throw begunByStatementError();
+}
+
+/** As {@link throwIfBegunByStatement}, on the only connection of SQLite. Without an `await`, because others use it too. */
+export function throwIfBegunInProcess(runner: QueryRunner): void {
+  const { databaseConnection } = dataSourceOf(runner).driver as {
+    databaseConnection?: { readonly inTransaction?: boolean };
+  };
+  if (!runner.isTransactionActive && databaseConnection?.inTransaction) throw begunByStatementError();
 }
 
 const leftOpenError = () =>
