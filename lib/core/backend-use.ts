@@ -1,15 +1,16 @@
 import type { LockBackend } from './backend.js';
+import { shareAcrossCopies } from './package-copies.js';
 
-const usesOf = new WeakMap<LockBackend, Set<BackendUse>>();
+const usesOf = shareAcrossCopies('uses of backends', () => new WeakMap<LockBackend, Set<object>>());
 
 /** The use of a backend by one module. Several modules may share a backend object, and the last one to end closes it. */
 export class BackendUse {
   readonly #backend: LockBackend;
-  readonly #uses: Set<BackendUse>;
+  readonly #uses: Set<object>;
 
   constructor(backend: LockBackend) {
     this.#backend = backend;
-    this.#uses = usesOf.get(backend) ?? new Set();
+    this.#uses = usesOf.get(backend) ?? new Set<object>();
     usesOf.set(backend, this.#uses);
   }
 

@@ -129,6 +129,7 @@ describe('options of etcdBackend', () => {
     [undefined, /expected options to be an object, got null/],
     [{}, /expected options.hosts to be 'host:port', got undefined/],
     [{ hosts: [] }, /at least one host, got an empty array/],
+    [{ hosts: 'a:65536' }, /expected options.hosts to be 'host:port', got another text/],
     [{ hosts: ['a:1', 2] }, /expected options.hosts\[1\] to be 'host:port', got 2/],
     [{ hosts: `http://root:${SECRET}@a:1` }, /expected options.hosts to be 'host:port', got another text/],
     [{ hosts: ['https://a:1', 'http://b:1'] }, /all of options.hosts to start with https/],

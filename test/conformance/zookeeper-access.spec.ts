@@ -155,6 +155,7 @@ describe('options of zookeeperBackend', () => {
     [undefined, /expected options to be an object, got null/],
     [{}, /expected options.servers to be 'host:port', got undefined/],
     [{ servers: [] }, /at least one server, got an empty array/],
+    [{ servers: 'a:1, b:65536' }, /expected options.servers to be 'host:port', got another text/],
     [{ servers: ['a:1', 2] }, /expected options.servers\[1\] to be 'host:port', got 2/],
     [{ servers: `zk://root:${SECRET}@a:1` }, /expected options.servers to be 'host:port', got another text/],
     [{ servers: 'a:1,b:2/chroot' }, /expected options.servers to be 'host:port', got another text/],

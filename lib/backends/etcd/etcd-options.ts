@@ -34,7 +34,8 @@ export interface EtcdAuth {
 
 export const DEFAULT_KEY_PREFIX = 'nestjs-distributed-lock/';
 
-const HOST = /^(?:(https?):\/\/)?((?:[\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5})\/?$/;
+const HOST = /^(?:(https?):\/\/)?((?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5}))\/?$/;
+const MAX_PORT = 65_535;
 const MAX_TEXT = 255;
 
 /** @throws LockConfigError that lists all errors, without the values that may be secrets */
@@ -78,9 +79,9 @@ function collectHosts(errors: OptionErrors, given: Readonly<Record<string, unkno
   const hosts: readonly unknown[] = Array.isArray(given.hosts) ? given.hosts : [given.hosts];
   if (hosts.length === 0) errors.add('expected options.hosts to name at least one host, got an empty array');
   return hosts.map((value, index) => {
-    const [, scheme, host = ''] = HOST.exec(typeof value === 'string' ? value : '') ?? [];
+    const [, scheme, host = '', port] = HOST.exec(typeof value === 'string' ? value : '') ?? [];
     const path = Array.isArray(given.hosts) ? `options.hosts[${index}]` : 'options.hosts';
-    if (host === '') {
+    if (host === '' || Number(port) > MAX_PORT) {
       // An address may contain a password.
       const got = typeof value === 'string' ? 'another text' : formatValue(value);
       const hint =

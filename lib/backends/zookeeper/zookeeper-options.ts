@@ -60,6 +60,7 @@ const DEFAULT_TICK_TIME_MS = 2_000;
 const MIN_TICKS = 8;
 const OPTIONS = ['servers', 'sessionTimeoutMs', 'tickTimeMs', 'auth', 'acl', 'tls', 'path'];
 const SERVER = /^([\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})$/;
+const MAX_PORT = 65_535;
 const PATH = /^(\/(?!\.{1,2}(\/|$))[\w.:@-]+)+$/;
 
 /** @throws LockConfigError that lists all errors, without the values that may be secrets */
@@ -93,12 +94,12 @@ export function resolveZookeeperOptions(options: unknown): ResolvedOptions {
 
 function collectServers(errors: OptionErrors, given: Readonly<Record<string, unknown>>): HostAddress[] {
   const { servers } = given;
-  const list: readonly unknown[] = typeof servers === 'string' ? servers.split(',') : [servers].flat();
+  const list: readonly unknown[] = typeof servers === 'string' ? servers.split(/, */) : [servers].flat();
   if (list.length === 0)
     errors.add('expected options.servers to name at least one server, got an empty array');
   return list.map((value, index) => {
     const [, host = '', port] = SERVER.exec(typeof value === 'string' ? value : '') ?? [];
-    if (host === '') {
+    if (host === '' || Number(port) > MAX_PORT) {
       const path = Array.isArray(servers) ? `options.servers[${index}]` : 'options.servers';
       // An address may contain a password.
       const got = typeof value === 'string' ? 'another text' : formatValue(value);
