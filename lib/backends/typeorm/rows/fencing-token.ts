@@ -47,11 +47,12 @@ export const FencingToken = ({ name, select = false }: FencingTokenOptions = {})
 export function allowTokenUpdate(query: UpdateQueryBuilder<ObjectLiteral>, token: ColumnMetadata): void {
   const getQuery = query.getQuery.bind(query);
   query.getQuery = () => {
+    const { isUpdate } = token;
     token.isUpdate = true;
     try {
       return getQuery();
     } finally {
-      token.isUpdate = false;
+      token.isUpdate = isUpdate;
     }
   };
 }
