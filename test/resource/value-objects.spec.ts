@@ -156,6 +156,13 @@ describe.each(sqlServers)('a value object as a value, on %s', (_, storeOf) => {
     expect(await balanceOf(2)).toBe('5');
   });
 
+  it('in a changed copy is refused by optimisticUpdate', async () => {
+    await database.manager.insert(Account, { id: 4, balance: new Amount(1n) });
+    const copy = (account: Account) =>
+      Object.assign(new Account(), account, { balance: new Amount(2n) }) as never;
+    await expect(optimisticUpdate(database, Account, { id: 4 }, copy)).rejects.toThrow(LockConfigError);
+  });
+
   it('can be claimed from one value to another', async () => {
     await database.manager.insert(Account, { id: 3, balance: new Amount(7n) });
     const claim = { from: { balance: new Amount(7n) }, to: { balance: new Amount(8n) } };

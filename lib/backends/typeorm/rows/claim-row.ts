@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import {
   type EntityManager,
   type EntityMetadata,
@@ -14,7 +13,7 @@ import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
 import { driverErrorOf } from '../dialects/dialect.js';
-import { comparableValue } from './comparable-value.js';
+import { isSameValue } from './comparable-value.js';
 import {
   type Database,
   UNCACHED,
@@ -205,8 +204,7 @@ function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<O
   const errors = new OptionErrors();
   const changes = columns.flatMap((column) => {
     const [was, is] = [from, to].map((values): unknown => column.getEntityValue(values));
-    const isSame = was === is || isDeepStrictEqual(comparableValue(was), comparableValue(is));
-    return is === undefined || isSame ? [] : [{ column, was, is }];
+    return is === undefined || isSameValue(was, is) ? [] : [{ column, was, is }];
   });
   const token = changes.find(({ column }) => isFencingToken(column));
   if (token) throw tokenGivenError(token.column.propertyPath);

@@ -1,3 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
+
+/** Whether two values are certainly the same. */
+export const isSameValue = (one: unknown, other: unknown): boolean =>
+  one === other || isDeepStrictEqual(comparableValue(one), comparableValue(other));
+
 /**
  * A copy of a value that can later be compared with it by `isDeepStrictEqual`. An instance of a class may keep what it is in private
  * fields, or be changed in place, so it counts as unequal to everything, also to itself.

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { EntityManager, EntityMetadata, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import { LockConfigError, LockTimeoutError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
@@ -12,6 +11,7 @@ import {
   managerOf,
   newestRowsOptions,
 } from './database.js';
+import { isSameValue } from './comparable-value.js';
 import { EntitySnapshot, requireId, versionColumnOf } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
@@ -133,7 +133,7 @@ function throwIfNewRow({ name, columns }: EntityMetadata, row: ObjectLiteral, re
     // Reading it would send a query.
     if (column.isVirtual && column.relationMetadata?.isLazy) return false;
     const value: unknown = column.getEntityValue(returned);
-    return value !== undefined && !isDeepStrictEqual(value, column.getEntityValue(row));
+    return value !== undefined && !isSameValue(value, column.getEntityValue(row));
   });
   if (!lost) return;
   throw new LockConfigError(
