@@ -14,7 +14,7 @@ export class BackendUse {
     usesOf.set(backend, this.#uses);
   }
 
-  /** To be called with each request: a module that never sends one may never be closed either. */
+  /** To be called with each request, but not with checks: a module whose boot has failed is never closed. */
   begin(): void {
     this.#uses.add(this);
   }

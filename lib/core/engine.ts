@@ -71,7 +71,7 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   // Each sleeping job adds a listener.
   setMaxListeners(0, stopController.signal);
   const { signal } = stopController;
-  const lockAdmin = new LockAdmin({ backend, clock, waitQueues, stopping: signal });
+  const lockAdmin = new LockAdmin({ backend, backendUse, clock, waitQueues, stopping: signal });
   const shared = { clock, acquirer, heldLocks, lockAdmin };
   const jobs = new JobLocks({ ...options, ...shared, locks, stopping: signal });
   const leaders = new LeaderLocks({ namespace, lockAdmin, waitQueues, stopController, locks });

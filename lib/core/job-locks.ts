@@ -129,11 +129,11 @@ export class JobLocks {
   /**
    * Pauses or resumes the ticks of a job in the whole cluster.
    *
-   * @throws LockUnavailableError if the store cannot be reached
+   * @throws LockUnavailableError if the store cannot be reached; only once the call takes no effect any more
    */
   setPaused(job: string, isPaused: boolean): Promise<void> {
     const storeKey = this.#storeKey(job);
-    return this.#parts.lockAdmin.requestChange(job, (timeoutMs) =>
+    return this.#parts.lockAdmin.requestFinalChange(job, (timeoutMs) =>
       this.#parts.backend.setPaused(storeKey, isPaused, timeoutMs),
     );
   }

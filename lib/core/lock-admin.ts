@@ -1,4 +1,5 @@
 import type { LockBackend } from './backend.js';
+import type { BackendUse } from './backend-use.js';
 import type { LockRecord } from './lock-record.js';
 import type { LockMode } from './options.js';
 import { DEFAULT_LIMIT, type ListOptions } from './list-options.js';
@@ -41,6 +42,7 @@ export interface LockList {
 
 interface LockAdminParts {
   readonly backend: LockBackend;
+  readonly backendUse: BackendUse;
   readonly clock: Clock;
   readonly waitQueues: WaitQueues;
   /** After it has aborted, requests reject with its reason. */
@@ -49,6 +51,8 @@ interface LockAdminParts {
 
 /** The timeout of requests that are sent one by one. */
 export const INSPECT_TIMEOUT_MS = 5_000;
+/** Only so that a backend that never answers does not keep its caller for ever. */
+const MAX_FINAL_CHANGE_MS = 600_000;
 
 /** Reads the holders of keys from the store, and releases keys by force. */
 export class LockAdmin {
@@ -126,14 +130,24 @@ export class LockAdmin {
     return this.#request(send, (cause) => changeFailedError(key, cause));
   }
 
+  /**
+   * Like {@link requestChange}, for a change that could undo a later one. The backend rejects only once it takes no effect any
+   * more, which may be later than its timeout.
+   */
+  requestFinalChange<T>(key: string, send: (timeoutMs: number) => Promise<T>): Promise<T> {
+    return this.#request(send, (cause) => changeFailedError(key, cause), MAX_FINAL_CHANGE_MS);
+  }
+
   async #request<T>(
     send: (timeoutMs: number) => Promise<T>,
     toError: (cause: unknown) => LockError,
+    maxWaitMs = INSPECT_TIMEOUT_MS,
   ): Promise<T> {
-    const { clock, stopping } = this.#parts;
+    const { backendUse, clock, stopping } = this.#parts;
     stopping.throwIfAborted();
+    backendUse.begin();
     try {
-      return await replyWithin(clock, INSPECT_TIMEOUT_MS, send);
+      return await replyWithin(clock, maxWaitMs, () => send(INSPECT_TIMEOUT_MS));
     } catch (cause) {
       throw cause instanceof LockError ? cause : toError(cause);
     }

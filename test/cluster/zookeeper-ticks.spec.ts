@@ -6,6 +6,7 @@ import type { LockBackend, TickRequest } from '../../lib/core/backend.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import { TICK_TIME_MS } from '../services/zookeeper.js';
 import { serviceUrl } from '../support/environment.js';
+import { Gate } from '../support/gate.js';
 import { SESSION_TIMEOUT_MS } from '../support/zookeeper.js';
 
 const TIMEOUT_MS = 10_000;
@@ -44,4 +45,23 @@ it('a claim of a tick is refused if the lock of the run was granted after the cl
   });
   expect(await acquire(ours, claim)).toBe('taken');
   expect(granted).toEqual(['granted']);
+});
+
+it('a claim of a process that died between its two steps keeps others waiting for a moment only', async () => {
+  const [ours, theirs] = [open(), open()];
+  const key = randomUUID();
+  const claimOf = (tickMs: number) => {
+    const tick = { tickMs, maxEarlyMs: HOUR_MS, staleAfterMs: HOUR_MS };
+    return createAcquireRequest(createAcquisitionId(key), { leaseMs: LEASE_MS, tick }) as TickRequest;
+  };
+  const create = vi.spyOn(EntryCreation.prototype, 'create');
+  const reached = new Gate();
+  create.mockImplementationOnce(async function (this: EntryCreation, ...parameters) {
+    await this.create(...parameters);
+    reached.open();
+    return new Promise<never>(() => undefined);
+  });
+  void acquire(ours, claimOf(Date.now() - 1_000));
+  await reached.passed;
+  expect(await acquire(theirs, claimOf(Date.now()))).toBe('granted');
 });

@@ -178,6 +178,20 @@ export const zookeeperMutants: readonly Mutant[] = [
     specs: SESSION_SPEC,
   },
   {
+    title: 'zookeeper: a claim of a dead process keeps others waiting',
+    file: TICK_CLAIMS,
+    find: 'abandonedPlaces.onTurn(oldest);',
+    replace: '',
+    specs: ['test/cluster/zookeeper-ticks'],
+  },
+  {
+    title: 'zookeeper: a pause takes effect after it was refused because of a close',
+    file: 'lib/backends/zookeeper/session/settle.ts',
+    find: '!session.isOver) {',
+    replace: '!session.isEnded) {',
+    specs: ['test/cluster/late-pause'],
+  },
+  {
     title: 'zookeeper: a claim with an entry is reported as never sent',
     file: TICK_CLAIMS,
     find: 'return settle().catch(resultAfterCreation);',

@@ -79,10 +79,11 @@ export class ZookeeperBackend implements LockBackend {
     this.#client = client;
     this.#ownEntries = ownEntries;
     this.#watches = shared.watches;
-    this.#acquisitions = new Acquisitions({ ...shared, abandonedPlaces: createAbandonedPlaces(client) });
+    const abandonedPlaces = createAbandonedPlaces(client);
+    this.#acquisitions = new Acquisitions({ ...shared, abandonedPlaces });
     this.#renewals = new Renewals(shared);
     this.#releases = new Releases(shared);
-    this.#claims = new TickClaims({ ...shared, records, requests });
+    this.#claims = new TickClaims({ ...shared, records, requests, abandonedPlaces });
     this.#ticks = requests;
     this.#reader = new LockReader(client, ownEntries, shared.queues);
     this.#history = new History(client);

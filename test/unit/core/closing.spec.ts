@@ -19,6 +19,18 @@ describe('a backend that two modules share', () => {
     expect(close).toHaveBeenCalledTimes(1);
   });
 
+  it('stays open for one that only reads and changes', async () => {
+    const backend = memoryBackend();
+    const close = vi.spyOn(backend, 'close');
+    const [ours, theirs] = [locksOn(backend), locksOn(backend)];
+    await ours.withLock('key', {}, () => undefined);
+    await theirs.jobs.setPaused('job', true);
+    await ours.close();
+    expect(close).not.toHaveBeenCalled();
+    await theirs.close();
+    expect(close).toHaveBeenCalledTimes(1);
+  });
+
   it('is closed by the last one also if another one has never sent anything', async () => {
     const backend = memoryBackend();
     const close = vi.spyOn(backend, 'close');

@@ -51,6 +51,8 @@ export interface Dialect extends TableDialect {
   readonly isInProcess?: true;
   /** A statement leaves this process as soon as it is handed to the driver. MySQL's drivers may have to prepare it first. */
   readonly sendsAtOnce?: true;
+  /** Statements that insert a lock do not fail if the primary key is another one. */
+  readonly acceptsOtherKeys?: true;
   /** The first statements on every new connection. */
   readonly setupStatements?: readonly string[];
   /** How long a statement may wait for locks after it has read the clock. @default 0: it reads the clock after the wait */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { EntityManager, QueryRunner } from 'typeorm';
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { checkKey } from '../../../core/key.js';
 import { transactionStoreKey } from '../../../core/store-key.js';
@@ -7,8 +7,9 @@ import { currentLock } from '../../../core/lock-context.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { BUILT_IN_LOCK_OPTIONS } from '../../../core/options.js';
 import { lockRowSql } from '../dialects/mysql/mysql-sql.js';
-import { missingTableError } from '../table/lock-table.js';
+import { throwIfKeyIsNotUnique } from '../table/primary-key.js';
 import { DEFAULT_TABLE, collectTableErrors, tableOf } from '../table/table-definition.js';
+import { missingTableError } from '../table/table-errors.js';
 import { type SupportedType, dialectOf } from '../typeorm-options.js';
 import { type Database, dataSourceOf, isInProcess, isInTransaction, isMysql, managerOf } from './database.js';
 import { contentionError, toLockError } from './lock-errors.js';
@@ -105,7 +106,7 @@ function lockKey(manager: EntityManager, key: string, options: Resolved): Promis
   return isMysql(manager) ? lockTableRow(manager, key, options) : lockAdvisory(manager, key, options);
 }
 
-/** @throws LockConfigError if the table is missing */
+/** @throws LockConfigError if the table is missing, or another one */
 async function lockTableRow(manager: EntityManager, key: string, { waitMs, table }: Resolved): Promise<void> {
   const { options } = dataSourceOf(manager);
   const dialect = dialectOf(options.type as SupportedType);
@@ -113,10 +114,22 @@ async function lockTableRow(manager: EntityManager, key: string, { waitMs, table
   // Bytes, because text is sent in the connection's character set, which may lack some characters.
   const bytes = Buffer.from(transactionStoreKey(key), 'utf8');
   try {
+    await checkKeyOnce(manager, inSql);
     await withWaitLimit(manager, waitMs, () => manager.query(lockRowSql(inSql), [bytes]));
   } catch (cause) {
     throw dialect.classifyError(cause) === 'no table' ? missingTableError(inSql, cause) : cause;
   }
+}
+
+const checkedTables = new WeakMap<DataSource, Set<string>>();
+
+/** @throws LockConfigError if several rows of the table could have one key */
+async function checkKeyOnce(manager: EntityManager, tableInSql: string): Promise<void> {
+  const dataSource = dataSourceOf(manager);
+  const checked = checkedTables.get(dataSource) ?? new Set();
+  if (checked.has(tableInSql)) return;
+  await throwIfKeyIsNotUnique((sql) => manager.query(sql), tableInSql);
+  checkedTables.set(dataSource, checked.add(tableInSql));
 }
 
 async function lockAdvisory(manager: EntityManager, key: string, { waitMs, table }: Resolved): Promise<void> {

@@ -2,16 +2,15 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatReason } from '../../../core/format.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { type Session, retryWhileBusy } from '../connections/session.js';
+import { throwIfKeyIsNotUnique } from './primary-key.js';
 import { type Table, columnsOf, createTableSql } from './table-definition.js';
+import { MIGRATION, missingTableError, otherTableError, vanishedError } from './table-errors.js';
 
 interface LockTableParts {
   readonly dialect: Dialect;
   readonly table: Table;
   readonly createTable: boolean;
 }
-
-const MIGRATION =
-  'CreateDistributedLock1700000000000 (for another table name distributedLockMigration({ table }))';
 
 /** Checks that the table exists with the expected columns, or creates it. */
 export class LockTable {
@@ -25,7 +24,7 @@ export class LockTable {
     this.#parts = parts;
   }
 
-  /** @throws LockConfigError if the table is missing or has other columns, or a right is missing: retrying does not help */
+  /** @throws LockConfigError if the table is missing or has other columns or another key, or a right is missing: retrying does not help */
   async ensureReady(session: Session): Promise<void> {
     if (this.#isReady) return;
     await this.use(session, () => this.#probeOrCreate(session));
@@ -61,6 +60,7 @@ export class LockTable {
     const names = columnsOf(dialect.columnTypes).map(({ name }) => dialect.quote(name));
     try {
       await session.query(`SELECT ${names.join(', ')} FROM ${table.inSql} WHERE 1 = 0`);
+      if (dialect.acceptsOtherKeys) await throwIfKeyIsNotUnique((sql) => session.query(sql), table.inSql);
     } catch (cause) {
       if (dialect.classifyError(cause) !== 'no table') throw cause;
       // Another connection may have found or created it since this one asked.
@@ -77,11 +77,7 @@ export class LockTable {
         if (this.#hasExisted) return vanishedError(table, cause);
         return missingTableError(table, cause);
       case 'no column':
-        return new LockConfigError(
-          `Expected the table ${table} to have the columns of distributedLockEntity(), found another table. ` +
-            `Pass another table name to typeormBackend, or drop the table if it is an old one of this package.`,
-          { cause },
-        );
+        return otherTableError(table, cause);
       case 'forbidden':
         return new LockConfigError(
           `Expected the right to create and use the table ${table} for locks, which the database denies ` +
@@ -93,19 +89,3 @@ export class LockTable {
     }
   }
 }
-
-export const missingTableError = (table: string, cause: unknown) =>
-  new LockConfigError(
-    `Expected the table ${table} for locks, found none. Run the migration ` +
-      `${MIGRATION}, or pass createTable: true to typeormBackend.`,
-    { cause },
-  );
-
-const vanishedError = (table: string, cause: unknown) =>
-  new LockConfigError(
-    `Expected the table ${table} for locks, which this process has used before, but it has vanished. It was dropped or ` +
-      `moved, or the search_path has changed, for example by another client of a connection pooler. It is not created ` +
-      `again, because other processes may use it elsewhere. Restore it, or stop all replicas and start them again. Set ` +
-      `its schema: typeormBackend({ table: 'schema.table' }).`,
-    { cause },
-  );

@@ -1,4 +1,4 @@
-import { systemClock } from '../../../core/clock.js';
+import { type TimerOptions, systemClock } from '../../../core/clock.js';
 import type { Deadline } from '../../../core/requests/deadline.js';
 import { StoreTimeoutError, withTimeout } from '../../../core/requests/store-timeout.js';
 import type { HostConnection } from '../wire/host-connection.js';
@@ -26,6 +26,6 @@ export async function awaitReplies<T>(
   throw new StoreTimeoutError(timeoutMs);
 }
 
-/** Somebody waits for what comes after it, so it keeps the process alive. */
-export const pause = (ms: number) =>
-  new Promise<void>((resolve) => systemClock.after(ms, resolve, { awaited: true }));
+/** By default it keeps the process alive: somebody waits for what comes after it. */
+export const pause = (ms: number, options: TimerOptions = { awaited: true }) =>
+  new Promise<void>((resolve) => systemClock.after(ms, resolve, options));

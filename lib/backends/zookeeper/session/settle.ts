@@ -9,16 +9,17 @@ const RETRY_MS = 100;
 /**
  * Resolves when a request of the session has its reply, or can no longer take effect. ZooKeeper refuses what arrives over an earlier
  * connection of a session once a later one was opened, but may still commit what was proposed before that. A write over the later
- * one is committed after it. Once the session is over, everything is refused.
+ * one is committed after it. Once the session is over, everything is refused. One that was closed here may go on there.
  */
 export async function settle(session: Session, reply: Promise<unknown>): Promise<void> {
   let isSettled = await reply.then(() => true, hasNoEffect);
   const endsAtMs = systemClock.monotonicMs() + session.maxLostMs;
-  while (!isSettled && !session.isEnded) {
+  while (!isSettled && !session.isOver) {
     const leftMs = endsAtMs - systemClock.monotonicMs();
     if (leftMs <= 0) return;
     isSettled = await hasReply(session, leftMs);
-    if (!isSettled) await pause(RETRY_MS);
+    // The end of the process does not wait for a session that was closed.
+    if (!isSettled) await pause(RETRY_MS, { awaited: !session.isEnded });
   }
 }
 

@@ -3,6 +3,7 @@ import type { AcquireResult } from '../../../core/backend-results.js';
 import { systemClock } from '../../../core/clock.js';
 import { delay } from '../../../core/real-timers.js';
 import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
+import type { AbandonedPlaces } from '../../../core/requests/abandoned-places.js';
 import { judgeTick } from '../../../core/tick.js';
 import { type CreatedLock, EntryCreation } from '../locks/entry-creation.js';
 import type { LockExtension } from '../locks/lock-extension.js';
@@ -27,10 +28,12 @@ interface TickClaimsParts {
   readonly extension: LockExtension;
   readonly records: TickSnapshots;
   readonly requests: TickStates;
+  readonly abandonedPlaces: AbandonedPlaces<StoredLock>;
 }
 
-/** Another process claims a tick of the key at this moment. It needs one round trip. */
-const RETRY_MS = 5;
+/** Another process claims a tick of the key at this moment. It needs one round trip, unless it has died. */
+const MIN_PAUSE_MS = 5;
+const MAX_PAUSE_MS = 80;
 const DONE = Symbol('done');
 
 /**
@@ -49,6 +52,7 @@ export class TickClaims {
   /** Never rejects. */
   async claim(request: TickRequest, timeoutMs: number): Promise<AcquireResult> {
     const deadline = deadlineIn(timeoutMs);
+    let pauseMs = MIN_PAUSE_MS;
     try {
       for (;;) {
         const result = await this.#try(request, deadline).catch((cause: unknown) => {
@@ -57,7 +61,8 @@ export class TickClaims {
         });
         if (result) return result;
         // Also lets the time of the request pass.
-        await delay(Math.min(RETRY_MS, deadline.leftMs));
+        await delay(Math.min(pauseMs, deadline.leftMs));
+        pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS);
       }
     } catch (cause) {
       return resultOfError(cause);
@@ -65,7 +70,7 @@ export class TickClaims {
   }
 
   async #try(request: TickRequest, deadline: Deadline): Promise<AcquireResult | undefined> {
-    const { client, ownEntries, records } = this.#parts;
+    const { client, ownEntries, records, abandonedPlaces } = this.#parts;
     const snapshot = await records.read(request.key, deadline);
     const { oldest } = snapshot;
     if (oldest?.holder === request.holder && oldest.value.isHeld)
@@ -77,7 +82,11 @@ export class TickClaims {
     if (own) await this.#giveUp(await this.#creation.locate(own, deadline), deadline);
     else if (ownEntries.isEnding(request)) return undefined;
     // A claim decides soon. Callers that wait for the key without a tick may take their time.
-    if (oldest) return oldest.value.isClaim ? undefined : { kind: 'taken', remainingMs: 0 };
+    if (oldest) {
+      if (!oldest.value.isClaim) return { kind: 'taken', remainingMs: 0 };
+      abandonedPlaces.onTurn(oldest);
+      return undefined;
+    }
     const session = await client.ready(deadline);
     return ownEntries.whileInFlight(request, async () => {
       const value = { ...valueOf(request, false), isClaim: true as const };

@@ -26,6 +26,7 @@ const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
   1020: 'busy', // row changed since the snapshot
   1146: 'no table',
   1054: 'no column',
+  1176: 'no column', // no primary key
   1044: 'forbidden',
   1142: 'forbidden',
   1036: 'read only', // table
@@ -88,6 +89,7 @@ export const mysql: Dialect = {
   cancelStatement: killConnection,
   createSender: () => send,
   createTable: ({ query }, ddl) => query(ddl),
+  acceptsOtherKeys: true,
   classifyError: (cause) => ERROR_KINDS[driverErrorOf(cause).code] ?? 'other',
   createStatements: (table) => createMysqlStatements(table, { returning: false }),
 };

@@ -44,7 +44,11 @@ const TYPE_PARSERS = {
   getTypeParser: (oid: number) => (text: string) => (oid === BOOLEAN_OID ? text === 't' : text),
 };
 
-type Verify = (client: EventEmitter, done: (error?: Error) => void) => void;
+interface Client extends EventEmitter {
+  binary?: boolean;
+}
+
+type Verify = (client: Client, done: (error?: Error) => void) => void;
 
 /**
  * Between the pool and TypeORM's query runner a new connection has no listener for errors, so an error at that moment would
@@ -55,6 +59,8 @@ const prepareClient =
   (stream: unknown, verify?: Verify): Verify =>
   (client, done) => {
     client.on('error', () => undefined);
+    // The parsers read texts, also if the process has set `pg.defaults.binary`.
+    client.binary = false;
     rememberStream(client, stream);
     if (verify) verify(client, done);
     else done();
