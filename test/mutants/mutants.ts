@@ -4244,9 +4244,16 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a caller waits for the renewal of a lease as long as others do',
     file: 'lib/core/requests/shared-call.ts',
-    find: 'return replyWithin(systemClock, timeoutMs, () => running);',
-    replace: 'return running;',
-    specs: ['test/cluster/etcd-timeouts'],
+    find: 'await replyWithin(systemClock, leftMs, () => running);',
+    replace: 'await running;',
+    specs: ['test/unit/core/requests/shared-call'],
+  },
+  {
+    title: 'etcd: a caller has no more time for a renewal than the one that began it',
+    file: 'lib/core/requests/shared-call.ts',
+    find: 'if (!isJoined || !(cause instanceof StoreTimeoutError)) throw cause;',
+    replace: 'throw cause;',
+    specs: ['test/unit/core/requests/shared-call'],
   },
   {
     title: 'etcd: a renewal shortens a lease of which the process knows nothing',

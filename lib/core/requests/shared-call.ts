@@ -1,5 +1,6 @@
 import { systemClock } from '../clock.js';
-import { replyWithin } from './store-timeout.js';
+import { deadlineIn } from './deadline.js';
+import { StoreTimeoutError, replyWithin } from './store-timeout.js';
 
 /** A call to a store that all who need it at the same time share. Each of them waits at most for its own time. */
 export class SharedCall {
@@ -11,9 +12,23 @@ export class SharedCall {
   }
 
   /** @throws StoreTimeoutError if it has not ended in time; then it goes on for the others */
-  run(timeoutMs: number): Promise<void> {
-    this.#running ??= this.#start(timeoutMs).finally(() => (this.#running = undefined));
-    const running = this.#running;
-    return replyWithin(systemClock, timeoutMs, () => running);
+  async run(timeoutMs: number): Promise<void> {
+    const deadline = deadlineIn(timeoutMs);
+    for (;;) {
+      const { leftMs } = deadline;
+      const isJoined = this.#running !== undefined;
+      const running = (this.#running ??= this.#begin(leftMs));
+      try {
+        await replyWithin(systemClock, leftMs, () => running);
+        return;
+      } catch (cause) {
+        // The time of the caller that began it may be over, which does not concern those that have more.
+        if (!isJoined || !(cause instanceof StoreTimeoutError)) throw cause;
+      }
+    }
+  }
+
+  #begin(timeoutMs: number): Promise<void> {
+    return this.#start(timeoutMs).finally(() => (this.#running = undefined));
   }
 }
