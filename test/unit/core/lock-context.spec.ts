@@ -7,6 +7,7 @@ import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import { bareLocks } from '../../support/bare-locks.js';
 import { Gate } from '../../support/gate.js';
+import { onceReachable } from '../../support/once-reachable.js';
 import { until } from '../../support/until.js';
 
 /** On the clock of the machine: simulated time has one asynchronous context. */
@@ -15,13 +16,13 @@ const open = () => bareLocks({ backend: new MemoryBackend(), namespace: 'lock' }
 it('results of a lock never run in the asynchronous context of another caller', async () => {
   const locks = open();
   const request = new AsyncLocalStorage<string>();
-  const lapsing = await locks.acquire('lapsing', { leaseMs: 100, renew: false });
+  const lapsing = await locks.acquire('lapsing', { leaseMs: 2_000, renew: false });
   const results = new Promise((resolve) =>
     lapsing.signal.addEventListener('abort', () => resolve([request.getStore(), currentLock()?.key])),
   );
   await request.run('a request', () =>
     locks.withLock('other', {}, async () => {
-      await locks.tryAcquire('arms the timer', { leaseMs: 20, renew: false });
+      await onceReachable(() => locks.tryAcquire('arms the timer', { leaseMs: 1_000, renew: false }));
       await results;
     }),
   );
