@@ -14,6 +14,7 @@ import type { Granted } from '../../lib/core/backend-results.js';
 import { delay } from '../../lib/core/real-timers.js';
 import { deadlineIn } from '../../lib/core/requests/deadline.js';
 import { StoreTimeoutError } from '../../lib/core/requests/store-timeout.js';
+import type { TickClaim } from '../../lib/core/tick.js';
 import { createAcquireRequest, createAcquisitionId, createTickClaim } from '../../lib/testing/laws/law.js';
 import { FaultProxy } from '../faults/injection/fault-proxy.js';
 import { freeze, thaw } from '../faults/injection/freeze.js';
@@ -63,6 +64,11 @@ const readNames = (key: string) =>
     return entriesOf(bucket, names, key).map(({ holder }) => holder);
   });
 
+const REQUESTS: [name: string, options: { tick?: TickClaim }][] = [
+  ['an acquisition', {}],
+  ['a claim', { tick: createTickClaim(Date.now()) }],
+];
+
 /** Holds the next confirmation of a session until the gate opens. */
 function holdConfirm() {
   const [gate, reached] = [new Gate(), new Gate()];
@@ -75,23 +81,20 @@ function holdConfirm() {
   return { gate, reached: reached.passed };
 }
 
-it.each([
-  ['an acquisition', {}],
-  ['a claim', { tick: createTickClaim(Date.now()) }],
-])('%s is not reported as never sent when its entry was created and the rest failed', async (_, options) => {
-  const backend = open();
-  await backend.check(TIMEOUT_MS);
-  const lost = notConnectedError('zookeeper');
-  vi.spyOn(Session.prototype, 'confirm').mockRejectedValueOnce(lost);
-  const request = createAcquireRequest(createAcquisitionId('rest'), options);
-  const { acquire } = await backend.execute({ acquire: [request] }, TIMEOUT_MS);
-  expect(acquire).toEqual([{ kind: 'unknown', cause: lost, isConnectionLost: true }]);
-});
+it.each(REQUESTS)(
+  '%s is not reported as never sent when its entry was created and the rest failed',
+  async (_, options) => {
+    const backend = open();
+    await backend.check(TIMEOUT_MS);
+    const lost = notConnectedError('zookeeper');
+    vi.spyOn(Session.prototype, 'confirm').mockRejectedValueOnce(lost);
+    const request = createAcquireRequest(createAcquisitionId('rest'), options);
+    const { acquire } = await backend.execute({ acquire: [request] }, TIMEOUT_MS);
+    expect(acquire).toEqual([{ kind: 'unknown', cause: lost, isConnectionLost: true }]);
+  },
+);
 
-it.each([
-  ['an acquisition', {}],
-  ['a claim', { tick: createTickClaim(Date.now()) }],
-])('%s whose reply arrives while the session is closed is not granted', async (_, options) => {
+it.each(REQUESTS)('%s whose reply arrives while the session is closed is not granted', async (_, options) => {
   const ours = open();
   await ours.check(TIMEOUT_MS);
   const { gate, reached } = holdConfirm();

@@ -98,9 +98,6 @@ class Account {
   })
   balance!: Amount;
 
-  @Column({ type: 'json', nullable: true })
-  settings!: object | null;
-
   @VersionColumn()
   version!: number;
 }

@@ -9,7 +9,8 @@ const RETRY_MS = 100;
 /**
  * Resolves when a request of the session has its reply, or can no longer take effect. ZooKeeper refuses what arrives over an earlier
  * connection of a session once a later one was opened, but may still commit what was proposed before that. A write over the later
- * one is committed after it. Once the session is over, everything is refused. One that was closed here may go on there.
+ * one is committed after it. Once the session is over, everything is refused. A
+ * session that was closed in this process may still last in ZooKeeper.
  */
 export async function settle(session: Session, reply: Promise<unknown>): Promise<void> {
   let isSettled = await reply.then(() => true, hasNoEffect);
