@@ -1,6 +1,9 @@
 import { LockConfigError } from './errors.js';
 import { formatValue } from './format.js';
 
+/** One key, or several of which all are acquired. */
+export type LockKey = string | readonly string[];
+
 const MAX_KEY_LENGTH = 512;
 
 /** PostgreSQL cannot store NUL, and every lone surrogate is written as the same replacement character. */

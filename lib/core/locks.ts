@@ -3,7 +3,7 @@ import { type Engine, type EngineOptions, createEngine } from './engine.js';
 import { unavailableError } from './error-factories.js';
 import type { Events } from './events.js';
 import type { JobLocks } from './job-locks.js';
-import { checkKey } from './key.js';
+import { type LockKey, checkKey } from './key.js';
 import { healthStoreKey, lockStoreKey } from './store-key.js';
 import { LockKinds } from './kinds/lock-kinds.js';
 import type { LeaderLocks } from './leader-locks.js';
@@ -38,9 +38,6 @@ interface Prepared {
   readonly reentrantLock: ReentrantLock | undefined;
   readonly params: AcquireParams;
 }
-
-/** One key, or several of which all are acquired. */
-export type LockKey = string | readonly string[];
 
 const NO_OPTIONS: AcquireOptions = {};
 

@@ -1,8 +1,7 @@
 import { LockConfigError, LockTimeoutError } from '../core/errors.js';
 import { formatValue } from '../core/format.js';
-import { MAX_KEYS } from '../core/key.js';
+import { type LockKey, MAX_KEYS } from '../core/key.js';
 import type { Lock } from '../core/lock.js';
-import type { LockKey } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { type AcquireOptions, MAX_LABEL_LENGTH, collectAcquireErrors } from '../core/options.js';
 import { rejectStream } from './reject-stream.js';

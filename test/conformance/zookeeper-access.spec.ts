@@ -9,7 +9,7 @@ import { LockConfigError, LockUnavailableError } from '../../lib/core/errors.js'
 import { createCertificates, type Certificates } from '../services/certificates.js';
 import { freePort } from '../services/free-port.js';
 import type { Service } from '../services/service.js';
-import { TICK_TIME_MS, startZookeeper } from '../services/zookeeper.js';
+import { TICK_TIME_MS, fourLetters, startZookeeper } from '../services/zookeeper.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { tempFolder } from '../support/temp-folder.js';
 
@@ -79,6 +79,18 @@ describe('a ZooKeeper with users', () => {
     await expect(backend.check(CHECK_MS)).rejects.toThrow(
       /ends sessions after at most 1000000000 ms, but options.sessionTimeoutMs is 2000000000/,
     );
+    await backend.close();
+  });
+
+  it('tries to get such a session again in the same session', async () => {
+    const sessionsOf = async () =>
+      Number(/zk_global_sessions\t(\d+)/.exec(await fourLetters(server.url, 'mntr'))?.[1]);
+    const backend = zookeeperBackend({ servers: server.url, ...tick, auth, sessionTimeoutMs: 2_000_000_000 });
+    const before = await sessionsOf();
+    for (let tries = 0; tries < 3; tries += 1) {
+      await expect(backend.check(CHECK_MS)).rejects.toThrow(/ends sessions after at most/);
+    }
+    expect(await sessionsOf()).toBe(before + 1);
     await backend.close();
   });
 });

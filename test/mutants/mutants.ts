@@ -753,7 +753,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a row lock of PostgreSQL returns computed columns as of before its wait',
-    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
     find: 'columns.some(({ isVirtualProperty }) => isVirtualProperty)',
     replace: 'columns.length === 0',
     specs: ['test/resource/row-lock'],
@@ -2042,7 +2042,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the work under a row lock gets a row with a rounded id (SQLite)',
-    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
     find: `if (!row) return null;
   checkIdIsExact(metadata, row);`,
     replace: `if (!row) return null;`,
@@ -2836,28 +2836,28 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a row lock locks no row',
-    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
     find: '...(!isInProcess(manager) && { lock }),',
     replace: '',
     specs: ['test/resource/row-lock'],
   },
   {
     title: 'rows: a row lock does not take the write lock (SQLite)',
-    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
     find: 'if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);',
     replace: '',
     specs: ['test/resource/locks-in-transactions'],
   },
   {
     title: 'rows: SKIP LOCKED has a limit of 0 s (MariaDB)',
-    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
     find: 'skips ? 1 : waitMs, find',
     replace: 'waitMs, find',
     specs: ['test/resource/row-lock'],
   },
   {
     title: 'rows: a row lock takes the first of several rows',
-    file: 'lib/backends/typeorm/rows/row-lock.ts',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
     find: 'if (another) {',
     replace: 'if (another && skips) {',
     specs: ['test/resource/row-lock'],

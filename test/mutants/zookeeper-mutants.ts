@@ -318,4 +318,13 @@ export const zookeeperMutants: readonly Mutant[] = [
     replace: '',
     specs: ENSEMBLE_SPEC,
   },
+  {
+    title: 'zookeeper: each try to get a session that is long enough leaves one behind',
+    file: 'lib/backends/zookeeper/session/session.ts',
+    find: `    this.#identity = reply;
+    // The next`,
+    replace: `    if (reply.timeoutMs === sessionTimeoutMs) this.#identity = reply;
+    // The next`,
+    specs: ['test/conformance/zookeeper-access'],
+  },
 ];

@@ -31,17 +31,15 @@ export interface WaitQueueParts {
 /** How often the grant is confirmed while callers wait. The store may have lost it, or released it by force. */
 const CONFIRM_EVERY_MS = 1_000;
 
-type OnEmpty = (storeKey: string, queue: WaitQueue) => void;
-
 /**
  * The waiters of this process for one key, first come, first served. However many they are, at most one acquisition of
  * the key is open at the store. Its grant is handed over from one waiter to the next.
  */
 export class WaitQueue implements HandoffQueue {
+  readonly storeKey: string;
   readonly #key: string;
-  readonly #storeKey: string;
   readonly #parts: WaitQueueParts;
-  readonly #onEmpty: OnEmpty;
+  readonly #onEmpty: (queue: WaitQueue) => void;
   readonly #waiters = new LinkedList<Waiter>();
   /** Waiters that do not know yet whether the key is taken. */
   #newWaiters: Waiter[] | undefined;
@@ -51,9 +49,9 @@ export class WaitQueue implements HandoffQueue {
   /** The earliest retry that release notices asked for while an acquisition was open. */
   #notifiedForMs = Infinity;
 
-  constructor({ key, storeKey }: AcquireParams, parts: WaitQueueParts, onEmpty: OnEmpty) {
+  constructor({ key, storeKey }: AcquireParams, parts: WaitQueueParts, onEmpty: (queue: WaitQueue) => void) {
     this.#key = key;
-    this.#storeKey = storeKey;
+    this.storeKey = storeKey;
     this.#parts = parts;
     this.#onEmpty = onEmpty;
   }
@@ -159,7 +157,7 @@ export class WaitQueue implements HandoffQueue {
     if (!waiter || this.#held || this.#acquisition?.isSent) return;
     this.#notifiedForMs = Infinity;
     this.#retryTimer?.cancel();
-    const acquisition = (this.#acquisition ??= new OpenAcquisition(this.#storeKey, this.#parts));
+    const acquisition = (this.#acquisition ??= new OpenAcquisition(this.storeKey, this.#parts));
     acquisition.send(waiter, (result) => this.#onResult(acquisition, result, isReconnectRetry));
   }
 
@@ -247,6 +245,6 @@ export class WaitQueue implements HandoffQueue {
     this.#retryTimer?.cancel();
     if (this.#held) return;
     this.#acquisition?.leaveStoreQueue();
-    this.#onEmpty(this.#storeKey, this);
+    this.#onEmpty(this);
   }
 }

@@ -116,7 +116,7 @@ export class WaitQueues {
     return queue;
   }
 
-  readonly #remove = (storeKey: string, queue: WaitQueue): void => {
-    if (this.#queues.get(storeKey) === queue) this.#queues.delete(storeKey);
+  readonly #remove = (queue: WaitQueue): void => {
+    if (this.#queues.get(queue.storeKey) === queue) this.#queues.delete(queue.storeKey);
   };
 }

@@ -1,11 +1,4 @@
-import type {
-  EntityManager,
-  EntityMetadata,
-  EntityTarget,
-  FindOptionsWhere,
-  ObjectLiteral,
-  QueryRunner,
-} from 'typeorm';
+import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral, QueryRunner } from 'typeorm';
 import { systemClock } from '../../../core/clock.js';
 import { LockConfigError, LockTimeoutError, LockUnavailableError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
@@ -22,9 +15,8 @@ import {
   isPostgres,
   managerOf,
 } from './database.js';
-import { checkIdIsExact, idOf } from './entity-snapshot.js';
-import { findRows } from './find-rows.js';
 import { conflictError, contentionError, toLockError } from './lock-errors.js';
+import { type RowSelection, lockRow } from './locked-row.js';
 import {
   type ResolvedRowLockOptions,
   type RowLockOptions,
@@ -37,17 +29,12 @@ import { defaultIsolationLevelOf } from './transactions/isolation-level.js';
 import { throwIfBegunByStatement, throwIfBegunInProcess } from './transactions/session-state.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
 import { guardOf } from './transactions/runner-guard.js';
-import { takeWriteLock } from './transactions/write-lock.js';
-import { isContention, withWaitLimit } from './wait-limit.js';
+import { isContention } from './wait-limit.js';
 import { checkOwnColumns, checkWhere } from './where-conditions.js';
 
 type Work<Entity, T> = (row: Entity, manager: EntityManager) => T | Promise<T>;
 
-interface RowRequest<Entity, T> extends ResolvedRowLockOptions {
-  readonly metadata: EntityMetadata;
-  /** The row, as messages say it. */
-  readonly name: string;
-  readonly where: FindOptionsWhere<Entity>;
+interface RowRequest<Entity, T> extends RowSelection<Entity>, ResolvedRowLockOptions {
   readonly work: Work<Entity, T>;
   /** Of our own transaction, unless it is the default. */
   readonly isolationLevel?: IsolationLevel | undefined;
@@ -216,53 +203,3 @@ async function isolationLevelAfterWait(manager: EntityManager): Promise<Isolatio
 /** Whether a conflict has ended the transaction, also if a helper in the work has reported it. */
 const hasEndedTransaction = (cause: unknown) =>
   isConflict(cause) || (cause instanceof LockUnavailableError && isConflict(cause.cause));
-
-/** After its wait for a row, PostgreSQL reads the columns of the table anew, but not what the statement computes from other tables. */
-const computesAsOfBeforeWait = (manager: EntityManager, { columns, tableType }: EntityMetadata) =>
-  isPostgres(manager) && (tableType === 'view' || columns.some(({ isVirtualProperty }) => isVirtualProperty));
-
-/** The locked row as it is now; `null` if it no longer meets the condition. */
-async function readAgain<Entity extends ObjectLiteral>(
-  manager: EntityManager,
-  metadata: EntityMetadata,
-  { where, row, skips }: { where: FindOptionsWhere<Entity>; row: Entity; skips: boolean },
-): Promise<Entity | null> {
-  // If locked rows are left out, others may meet the condition too.
-  const id = skips ? (idOf(metadata, row) as FindOptionsWhere<Entity>) : {};
-  const [again] = await findRows<Entity>(manager, metadata, { ...where, ...id }, { take: 1 });
-  return again ?? null;
-}
-
-/** @throws LockConfigError if several rows match: which one is meant is not known */
-async function lockRow<Entity extends ObjectLiteral, T>(
-  manager: EntityManager,
-  { metadata, name, where, skips }: RowRequest<Entity, T>,
-  waitMs: number,
-): Promise<Entity | null> {
-  if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);
-  const onLocked: 'skip_locked' | 'nowait' | undefined = skips
-    ? 'skip_locked'
-    : waitMs === 0
-      ? 'nowait'
-      : undefined;
-  const lock = { mode: 'pessimistic_write', ...(onLocked && { onLocked }) } as const;
-  const find = () =>
-    findRows(manager, metadata, where, {
-      // A locked row is left out, so with SKIP LOCKED it is not known how many match.
-      take: skips ? 1 : 2,
-      ...(!isInProcess(manager) && { lock }),
-    });
-  // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.
-  const [row, another] = await withWaitLimit(manager, skips ? 1 : waitMs, find);
-  if (another) {
-    throw new LockConfigError(
-      `Expected a condition that one row meets, got ${name}, which several do. Name the row by its id; with ` +
-        `{ onContention: 'skip' } any one of several is taken.`,
-    );
-  }
-  if (!row) return null;
-  checkIdIsExact(metadata, row);
-  return computesAsOfBeforeWait(manager, metadata)
-    ? readAgain(manager, metadata, { where, row, skips })
-    : row;
-}

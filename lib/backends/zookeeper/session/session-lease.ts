@@ -10,6 +10,9 @@ interface Touch {
 const TOUCHES_PER_TICK = 8;
 /** In session timeouts. */
 const MAX_LOST = 2;
+/** In session timeouts. */
+const MAX_SILENCE = 1 / 12;
+const MIN_SILENCE_MS = 500;
 
 /**
  * Until when ZooKeeper certainly keeps the session.
@@ -35,6 +38,16 @@ export class SessionLease {
 
   get timeoutMs(): number {
     return this.#timeoutMs;
+  }
+
+  /** The pause between two heartbeats: a lock with the longest lease can then be granted in one round trip. */
+  get beatMs(): number {
+    return (this.#timeoutMs / 4 - this.#tickMs) / 3;
+  }
+
+  /** A server that does not answer a ping for so long is left. */
+  get maxSilenceMs(): number {
+    return Math.max(this.#timeoutMs * MAX_SILENCE, MIN_SILENCE_MS);
   }
 
   /** Without a connection for so long, a session counts as over. If ZooKeeper was down meanwhile, it soon ends there, too. */

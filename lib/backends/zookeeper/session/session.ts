@@ -21,9 +21,6 @@ import { awaitReplies, pause } from './await-replies.js';
 import { SessionLease } from './session-lease.js';
 import type { SessionParts } from './session-parts.js';
 
-/** A server that does not answer a ping for this part of the session timeout is left. */
-const MAX_SILENCE = 1 / 12;
-const MIN_SILENCE_MS = 500;
 /** A server that does not open a session within this time is left, if there is another one. */
 const MAX_HANDSHAKE_MS = 2_000;
 const RECONNECT_MS = 100;
@@ -191,8 +188,9 @@ export class Session {
       this.#end();
       throw new SessionOverError();
     }
-    if (reply.timeoutMs < sessionTimeoutMs) throw shortSessionError(sessionTimeoutMs, reply.timeoutMs);
     this.#identity = reply;
+    // The next try continues this session, so that tries leave no sessions behind.
+    if (reply.timeoutMs < sessionTimeoutMs) throw shortSessionError(sessionTimeoutMs, reply.timeoutMs);
   }
 
   #attach(connection: HostConnection): void {
@@ -205,7 +203,7 @@ export class Session {
       onNotice,
       onClosed: () => this.#detach(connection),
     });
-    this.#beatAfter(this.#beatMs);
+    this.#beatAfter(this.#lease.beatMs);
   }
 
   #detach(connection: HostConnection): void {
@@ -227,11 +225,6 @@ export class Session {
     this.#parts.onLost();
   }
 
-  /** Often enough that a lock with the longest lease can be granted in one round trip. */
-  get #beatMs(): number {
-    return (this.#lease.timeoutMs / 4 - this.#parts.tickTimeMs) / 3;
-  }
-
   #beatAfter(delayMs: number): void {
     this.#timer?.cancel();
     if (this.#isOver || this.#isClosed) return;
@@ -241,14 +234,14 @@ export class Session {
   /** Keeps the session alive, and leaves a server that does not answer. */
   async #beat(): Promise<void> {
     const isInUse = this.#parts.isInUse();
-    this.#beatAfter(Math.max(this.#beatMs, RECONNECT_MS));
+    this.#beatAfter(Math.max(this.#lease.beatMs, RECONNECT_MS));
     if (!this.#connection) {
       // A failure is no news: a request that needs the session tries again.
       if (isInUse) await this.#connecting.run(this.#lease.timeoutMs / 4).catch(() => undefined);
       return;
     }
     if (isInUse) this.heartbeat().catch(() => undefined);
-    const silenceMs = Math.max(this.#lease.timeoutMs * MAX_SILENCE, MIN_SILENCE_MS);
-    await this.await(this.#connection.ping(), deadlineIn(silenceMs)).catch(() => undefined);
+    const deadline = deadlineIn(this.#lease.maxSilenceMs);
+    await this.await(this.#connection.ping(), deadline).catch(() => undefined);
   }
 }

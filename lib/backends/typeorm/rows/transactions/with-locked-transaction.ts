@@ -4,7 +4,7 @@ import { LockConfigError, LockLostError } from '../../../../core/errors.js';
 import { formatValue } from '../../../../core/format.js';
 import type { InternalLock } from '../../../../core/leases/internal-lock.js';
 import type { Lock } from '../../../../core/lock.js';
-import type { LockKey } from '../../../../core/locks.js';
+import type { LockKey } from '../../../../core/key.js';
 import { runInTransactionContext } from '../../../../core/open-transactions.js';
 import { type AcquireOptions, BUILT_IN_LOCK_OPTIONS, checkAcquireOptions } from '../../../../core/options.js';
 import { isInProcess, managerOf } from '../database.js';

@@ -1,0 +1,71 @@
+import type { EntityManager, EntityMetadata, FindOptionsWhere, ObjectLiteral, QueryRunner } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
+import { isInProcess, isPostgres } from './database.js';
+import { checkIdIsExact, idOf } from './entity-snapshot.js';
+import { findRows } from './find-rows.js';
+import { takeWriteLock } from './transactions/write-lock.js';
+import { withWaitLimit } from './wait-limit.js';
+
+/** Which row to lock. */
+export interface RowSelection<Entity> {
+  readonly metadata: EntityMetadata;
+  /** The row, as messages say it. */
+  readonly name: string;
+  readonly where: FindOptionsWhere<Entity>;
+  /** Whether rows that others have locked are left out. */
+  readonly skips: boolean;
+}
+
+/**
+ * Locks one row in the open transaction of the manager, and returns it as it is then; `null` if there is none.
+ *
+ * @throws LockConfigError if several rows match: which one is meant is not known
+ */
+export async function lockRow<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  { metadata, name, where, skips }: RowSelection<Entity>,
+  waitMs: number,
+): Promise<Entity | null> {
+  if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);
+  const onLocked: 'skip_locked' | 'nowait' | undefined = skips
+    ? 'skip_locked'
+    : waitMs === 0
+      ? 'nowait'
+      : undefined;
+  const lock = { mode: 'pessimistic_write', ...(onLocked && { onLocked }) } as const;
+  const find = () =>
+    findRows(manager, metadata, where, {
+      // A locked row is left out, so with SKIP LOCKED it is not known how many match.
+      take: skips ? 1 : 2,
+      ...(!isInProcess(manager) && { lock }),
+    });
+  // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.
+  const [row, another] = await withWaitLimit(manager, skips ? 1 : waitMs, find);
+  if (another) {
+    throw new LockConfigError(
+      `Expected a condition that one row meets, got ${name}, which several do. Name the row by its id; with ` +
+        `{ onContention: 'skip' } any one of several is taken.`,
+    );
+  }
+  if (!row) return null;
+  checkIdIsExact(metadata, row);
+  return computesAsOfBeforeWait(manager, metadata)
+    ? readAgain(manager, { metadata, name, where, skips }, row)
+    : row;
+}
+
+/** After its wait for a row, PostgreSQL reads the columns of the table anew, but not what the statement computes from other tables. */
+const computesAsOfBeforeWait = (manager: EntityManager, { columns, tableType }: EntityMetadata) =>
+  isPostgres(manager) && (tableType === 'view' || columns.some(({ isVirtualProperty }) => isVirtualProperty));
+
+/** The locked row as it is now; `null` if it no longer meets the condition. */
+async function readAgain<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  { metadata, where, skips }: RowSelection<Entity>,
+  row: Entity,
+): Promise<Entity | null> {
+  // If locked rows are left out, others may meet the condition too.
+  const id = skips ? (idOf(metadata, row) as FindOptionsWhere<Entity>) : {};
+  const [again] = await findRows<Entity>(manager, metadata, { ...where, ...id }, { take: 1 });
+  return again ?? null;
+}
