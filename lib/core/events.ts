@@ -85,9 +85,9 @@ export interface LockEvents {
   'order-inverted': KeyFields & LockOrderEdge;
   /** Two calls of this process gave different permits for one key. Published for the first such key. */
   'permits-differ': KeyFields & { permits: number; otherPermits: number };
-  /** The store did not reply. The operation `note` writes an entry of a job's history. */
+  /** The store did not reply. */
   unavailable: KeyFields & {
-    operation: 'acquire' | 'release' | 'claim-tick' | 'note';
+    operation: 'acquire' | 'release' | 'claim-tick' | 'read-ticks' | 'append-history';
     /** With `release`: the fencing token of the lock that could not be released. Its lease ends by itself. */
     fencingToken?: bigint;
     cause: unknown;

@@ -105,22 +105,22 @@ export class JobLocks {
    * What the store keeps about the ticks of a job, or of one of its store keys. `undefined` if the store does not answer,
    * which is then published as `unavailable`.
    */
-  readTicks(job: string, storeKey = this.#storeKey(job)): Promise<TickState | undefined> {
-    return this.#readTicks(job, (timeoutMs) => this.#parts.backend.readTicks(storeKey, timeoutMs));
+  tryReadTicks(job: string, storeKey = this.#storeKey(job)): Promise<TickState | undefined> {
+    return this.#tryToRead(job, (timeoutMs) => this.#parts.backend.readTicks(storeKey, timeoutMs));
   }
 
-  /** As {@link readTicks}. If no tick was claimed yet, all ticks before now count as claimed from then on. */
+  /** As {@link tryReadTicks}. If no tick was claimed yet, all ticks before now count as claimed from then on. */
   registerTicks(job: string): Promise<TickState | undefined> {
     const storeKey = this.#storeKey(job);
-    return this.#readTicks(job, (timeoutMs) => this.#parts.backend.registerTicks(storeKey, timeoutMs));
+    return this.#tryToRead(job, (timeoutMs) => this.#parts.backend.registerTicks(storeKey, timeoutMs));
   }
 
   /**
-   * As {@link readTicks}, but rejects.
+   * As {@link tryReadTicks}, but rejects.
    *
    * @throws LockUnavailableError if the store cannot be reached
    */
-  readState(job: string, storeKey = this.#storeKey(job)): Promise<TickState> {
+  readTicks(job: string, storeKey = this.#storeKey(job)): Promise<TickState> {
     return this.#parts.lockAdmin.request(job, (timeoutMs) =>
       this.#parts.backend.readTicks(storeKey, timeoutMs),
     );
@@ -154,7 +154,7 @@ export class JobLocks {
     try {
       await backend.appendHistory(historyStoreKey(namespace, job), entry, INSPECT_TIMEOUT_MS);
     } catch (cause) {
-      events.emit('unavailable', { key: job, operation: 'note', cause }, RUN);
+      events.emit('unavailable', { key: job, operation: 'append-history', cause }, RUN);
     } finally {
       this.#historyWrites.end();
     }
@@ -179,7 +179,7 @@ export class JobLocks {
     return jobStoreKey(this.#parts.namespace, job);
   }
 
-  async #readTicks(
+  async #tryToRead(
     job: string,
     send: (timeoutMs: number) => Promise<TickState>,
   ): Promise<TickState | undefined> {
@@ -188,7 +188,7 @@ export class JobLocks {
     try {
       return await replyWithin(clock, INSPECT_TIMEOUT_MS, send);
     } catch (cause) {
-      events.emit('unavailable', { key: job, operation: 'claim-tick', cause }, RUN);
+      events.emit('unavailable', { key: job, operation: 'read-ticks', cause }, RUN);
       return undefined;
     }
   }

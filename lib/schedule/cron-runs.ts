@@ -50,7 +50,7 @@ export class CronRuns {
   async history(key: string): Promise<CronHistory> {
     const runs = await this.#runner.reader.readRuns(key);
     const nextMs = this.#runner.jobs.find(key)?.plan?.next(this.#locks.clock.wallMs());
-    const { isPaused = false } = await this.#locks.jobs.readState(key);
+    const { isPaused = false } = await this.#locks.jobs.readTicks(key);
     return withJson({ runs, nextTick: nextMs === undefined ? null : new Date(nextMs), isPaused });
   }
 

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { ClaimedRun } from './claimed-run.js';
+import type { ClaimedRun } from './job-run.js';
 import type { Job } from './job.js';
 
 export interface RegisteredJob {

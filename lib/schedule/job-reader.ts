@@ -6,7 +6,7 @@ import { mayOverlap, ownStoreKey, possibleStoreKeys } from './tick-keys.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
 import { createTick } from './plan/tick-calculator.js';
-import { readRunHistory } from './run-history.js';
+import { readRunHistory } from './run-record.js';
 import { type CronRunRecord, type StoredRun, runIdOf } from './run-record.js';
 
 /** The state of a job in the whole cluster. In JSON, fencing tokens are strings. */
@@ -52,7 +52,7 @@ export class JobReader {
 
   async read(job: Job): Promise<JobReport> {
     const { key, plan, schedule } = job;
-    const [runs, state] = await Promise.all([this.readRuns(key), this.#locks.jobs.readState(key)]);
+    const [runs, state] = await Promise.all([this.readRuns(key), this.#locks.jobs.readTicks(key)]);
     const [running, missedMs] = await Promise.all([
       this.#readRunning(job, state, runs),
       this.#findMissedTick(job, state, runs),
@@ -120,7 +120,7 @@ export class JobReader {
     if (!mayOverlap(job)) return claimed ? tickMs : undefined;
     const isNewJob = !runs.some((run) => !run.isManual && run.tick.getTime() < tickMs);
     if (isNewJob || runs.some(({ tick }) => tick.getTime() === tickMs)) return undefined;
-    const own = await this.#locks.jobs.readState(job.key, ownStoreKey(job.key, tickMs, this.#locks));
+    const own = await this.#locks.jobs.readTicks(job.key, ownStoreKey(job.key, tickMs, this.#locks));
     return own.claimed ? undefined : tickMs;
   }
 }

@@ -20,6 +20,14 @@ export interface JobRun {
   readonly onRecord?: (record: CronRunRecord) => void;
 }
 
+/** A run that may begin. */
+export interface ClaimedRun extends Omit<JobRun, 'locks' | 'job'> {
+  /** Another lock that is held until the end of the run. */
+  readonly turn?: LockHandle | undefined;
+  /** Called when the run has ended and its lock is released. */
+  readonly onEnd?: () => Promise<void>;
+}
+
 /** Runs the body of a job under its claimed lease, and reports the start and the end of the run. */
 export function runJob(
   { locks, job, tickMs, lock, ...reported }: JobRun,

@@ -70,7 +70,7 @@ export class JobRunner {
     this.jobs = new JobRegistry({ elections, recovery, stopping: locks.stopping, keepsJobs: isTest });
     this.reader = new JobReader(locks);
     this.manualRuns = new ManualRuns({ ...shared, claimer: new ManualClaimer(locks, claimer), deferred });
-    this.testRuns = new TestRuns({ clock: locks.clock, ...shared, tickRuns: this.#tickRuns });
+    this.testRuns = new TestRuns({ locks, ...shared, tickRuns: this.#tickRuns });
     this.#locks = locks;
     this.#isTest = isTest;
   }

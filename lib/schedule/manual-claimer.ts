@@ -11,7 +11,7 @@ import { mayOverlap } from './tick-keys.js';
 import { buildClaimParams } from './claim-params.js';
 import { type Job, isPlanned, retriesDeadRuns } from './job.js';
 import { createTick } from './plan/tick-calculator.js';
-import { readRunHistory } from './run-history.js';
+import { readRunHistory } from './run-record.js';
 import { type CronRunRecord, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';
 
@@ -92,7 +92,7 @@ export class ManualClaimer {
     const current = await jobs.inspectRun(key, mayOverlap(job) ? storeKey : undefined);
     // One without an end that has no lock any more has died.
     const older = records.filter((run) => run.ended !== null || run.fencingToken !== current?.fencingToken);
-    const { claimed, heldForMs } = await jobs.readState(key, storeKey);
+    const { claimed, heldForMs } = await jobs.readTicks(key, storeKey);
     if (heldForMs > 0) return this.#readOtherRun(job, storeKey, older);
     await this.#requireLeader(job);
     // The application may have begun to drain meanwhile, and does not wait for a run that begins later.
@@ -137,7 +137,7 @@ export class ManualClaimer {
    */
   async #findOldDeadRun(job: Job): Promise<TickClaim | undefined> {
     if (!retriesDeadRuns(job) || !isPlanned(job)) return undefined;
-    const state = await this.#locks.jobs.readState(job.key);
+    const state = await this.#locks.jobs.readTicks(job.key);
     const { claimed, heldForMs, isPaused } = state;
     if (!claimed || heldForMs > 0 || isPaused) return undefined;
     const { tick } = buildClaimParams(job, createTick(job.plan, claimed.tickMs), this.#locks);

@@ -3,7 +3,7 @@ import { manualStoreKey } from '../core/store-key.js';
 import type { Locks } from '../core/locks.js';
 import { mayOverlap } from './tick-keys.js';
 import type { Job } from './job.js';
-import { readRunHistory } from './run-history.js';
+import { readRunHistory } from './run-record.js';
 
 /** How often the store is asked whether a manual run of another process has ended. */
 const POLL_MS = 1_000;
@@ -58,6 +58,6 @@ export class ManualRunWatcher {
 
   /** The lock that a manual run holds from before its claim until after its end. */
   #readTurn({ key }: Job) {
-    return this.#locks.jobs.readTicks(key, manualStoreKey(this.#locks.namespace, key));
+    return this.#locks.jobs.tryReadTicks(key, manualStoreKey(this.#locks.namespace, key));
   }
 }

@@ -1,6 +1,6 @@
 import type { AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
-import type { ClaimedRun } from './claimed-run.js';
+import type { ClaimedRun } from './job-run.js';
 import type { DeferredTicks } from './deferred-ticks.js';
 import type { JobInvoker } from './job-invoker.js';
 import type { Job } from './job.js';

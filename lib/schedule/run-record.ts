@@ -1,5 +1,6 @@
 import { MAX_HISTORY_ENTRY_LENGTH } from '../core/backend.js';
 import type { RunEndOutcome } from '../core/events.js';
+import type { JobLocks } from '../core/job-locks.js';
 
 /**
  * The outcome of a run. `interrupted`: it threw while the application was shutting down. `lost`: its lease was lost, so another
@@ -84,6 +85,14 @@ type EncodedFields = [
   deployKey?: string | null,
   manual?: 1,
 ];
+
+/**
+ * Reads the last runs of a job on all replicas, the newest first.
+ *
+ * @throws LockUnavailableError if the store does not answer
+ */
+export const readRunHistory = async (jobs: JobLocks, jobKey: string): Promise<readonly StoredRun[]> =>
+  decodeRecords(await jobs.readHistory(jobKey));
 
 /** Runs of different ticks may have locks with different keys, and then the same fencing token. */
 export const runIdOf = ({ fencingToken, tick }: CronRunRecord) => `${fencingToken} ${Number(tick)}`;

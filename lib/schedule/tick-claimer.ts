@@ -1,4 +1,3 @@
-import type { TickSkipReason } from '../core/events.js';
 import type { ClaimTickParams } from '../core/job-locks.js';
 import { unknownResult } from '../core/unknown-result.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
@@ -12,7 +11,6 @@ import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
 import { DeadRunReporter } from './recovery/dead-run-reporter.js';
 import { PauseReporter } from './recovery/pause-reporter.js';
 import { buildClaimParams, jitterMsOf } from './claim-params.js';
-import { untimedStoreKey } from './tick-keys.js';
 
 /** The result of a claim, or why there was none; `undefined` if the job was deleted, stopped or unregistered meanwhile. */
 export type ClaimOutcome = LockHandle | NotGranted | 'not-leader' | 'shutdown' | undefined;
@@ -24,7 +22,6 @@ export class TickClaimer {
   readonly #deadRunReporter: DeadRunReporter;
   readonly #clockSkewReporter: ClockSkewReporter;
   readonly #pauseReporter = new PauseReporter();
-  #callCount = 0;
 
   constructor(locks: Locks, elections: Elections) {
     this.#locks = locks;
@@ -102,30 +99,18 @@ export class TickClaimer {
     { tick: { tickMs }, storeKey }: ClaimTickParams & { readonly storeKey: string },
   ): Promise<NotGranted | undefined> {
     const { jobs } = this.#locks;
-    const state = await jobs.readTicks(job.key);
+    const state = await jobs.tryReadTicks(job.key);
     if (!state) return unknownResult(new Error('the store did not say whether the job is paused'));
     const aheadMs = tickMs - state.nowMs;
     if (state.isPaused) return { kind: 'refused', reason: 'paused', aheadMs };
     const { claimed } = state;
     // A job without a plan runs once for each deployment, whenever that is.
     if (!job.plan || claimed?.attempt !== 0 || tickMs > claimed.tickMs) return undefined;
-    const own = await jobs.readTicks(job.key, storeKey);
+    const own = await jobs.tryReadTicks(job.key, storeKey);
     if (!own) return unknownResult(new Error('the store did not say whether the tick was claimed'));
     return own.claimed && own.claimed.attempt > 0
       ? undefined
       : { kind: 'refused', reason: 'claimed', aheadMs };
-  }
-
-  /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */
-  async claimWithoutTick(job: Job): Promise<LockHandle | TickSkipReason> {
-    const state = await this.#locks.jobs.readTicks(job.key);
-    if (this.#locks.stopping.aborted) return 'shutdown';
-    if (!state) return 'unavailable';
-    if (state.isPaused) return 'paused';
-    const storeKey = untimedStoreKey(job, (this.#callCount += 1), this.#locks);
-    const lock = await this.#locks.jobs.claimTick(job.key, { leaseMs: job.options.leaseMs, storeKey });
-    if (lock instanceof LockHandle) return lock;
-    return lock.kind === 'unknown' ? 'unavailable' : 'overlap';
   }
 }
 

@@ -25,7 +25,3 @@ export const possibleStoreKeys = (
     : ownStoreKey(jobKey, tick.getTime(), locks);
   return [undefined, ownKey];
 };
-
-/** The key of a run without a tick, with a number that differs from run to run; `undefined` for the shared key. */
-export const untimedStoreKey = (job: Job, number: number, locks: Locks) =>
-  mayOverlap(job) ? ownStoreKey(job.key, number, locks) : undefined;

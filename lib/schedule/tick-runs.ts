@@ -3,7 +3,7 @@ import type { TickSkipReason } from '../core/events.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
 import { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
-import type { ClaimedRun } from './claimed-run.js';
+import type { ClaimedRun } from './job-run.js';
 import { type DeferredTick, DeferredTicks } from './deferred-ticks.js';
 import type { JobInvoker } from './job-invoker.js';
 import type { Job } from './job.js';

@@ -123,7 +123,7 @@ describe.each(consensus)('while nothing reaches $name', ({ start, open }) => {
         // What was held has arrived before this.
         await ours!.close();
         await until(() => !proxy.hasConnections);
-        expect((await theirs!.jobs.readState('job')).isPaused ?? false).toBe(false);
+        expect((await theirs!.jobs.readTicks('job')).isPaused ?? false).toBe(false);
       } finally {
         proxy.heal();
         await ours!.close();

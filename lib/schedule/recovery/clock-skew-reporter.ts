@@ -36,7 +36,7 @@ export class ClockSkewReporter {
   }
 
   async #check(job: Job, tick: Tick): Promise<void> {
-    const { claimed, nowMs = 0 } = (await this.#locks.jobs.readTicks(job.key)) ?? {};
+    const { claimed, nowMs = 0 } = (await this.#locks.jobs.tryReadTicks(job.key)) ?? {};
     if (!claimed) return;
     const isInFuture = claimed.tickMs - nowMs >= maxEarlyMsOf(job, tick) + CLOCK_SKEW_WARNING_MS;
     if (!isInFuture) this.#warnedJobs.delete(job);

@@ -95,7 +95,7 @@ export class DeadRunWatcher {
     if (verdict.kind !== 'grant') return getRetryDelayMs(verdict);
     // Nobody has claimed the tick, so no run of it has died.
     if (verdict.attempt === 1) return undefined;
-    const jobState = storeKey === undefined ? state : await locks.jobs.readTicks(job.key);
+    const jobState = storeKey === undefined ? state : await locks.jobs.tryReadTicks(job.key);
     if (!jobState) return RETRY_PAUSE_MS;
     // After the pause, a run that has died counts as ended, unless it has a key of its own.
     if (jobState.isPaused) return storeKey === undefined ? undefined : MAX_PAUSE_MS;

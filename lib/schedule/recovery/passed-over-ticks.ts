@@ -3,7 +3,7 @@ import { LockHandle } from '../../core/leases/lock-handle.js';
 import type { Locks } from '../../core/locks.js';
 import type { Job } from '../job.js';
 import type { Plan } from '../plan/plan.js';
-import { readRunHistory } from '../run-history.js';
+import { readRunHistory } from '../run-record.js';
 
 const isPlannedTime = (plan: Plan, tickMs: number): boolean => plan.latest(tickMs) === tickMs;
 

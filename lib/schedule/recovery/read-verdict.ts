@@ -14,6 +14,6 @@ interface ReadVerdict {
 /** What a claim of the tick would get now if the job were not paused. `undefined` if the store did not answer. */
 export async function readVerdict(job: Job, tick: Tick, locks: Locks): Promise<ReadVerdict | undefined> {
   const { tick: claim, storeKey } = buildClaimParams(job, tick, locks);
-  const state = await locks.jobs.readTicks(job.key, storeKey);
+  const state = await locks.jobs.tryReadTicks(job.key, storeKey);
   return state && { verdict: judgeTick(claim, { ...state, isPaused: false }), state, storeKey };
 }

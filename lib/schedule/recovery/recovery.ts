@@ -99,7 +99,7 @@ export class Recovery {
     const { storeKey } = buildClaimParams(job, latest, locks);
     const state = runsMissedTicks(job)
       ? await locks.jobs.registerTicks(job.key)
-      : await locks.jobs.readTicks(job.key, storeKey);
+      : await locks.jobs.tryReadTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
     const ownTicks = await this.#ownTickSearch.find(job, nowMs);
@@ -163,7 +163,7 @@ export class Recovery {
     // The method is called only for a claim that may be granted: other decorators may count its calls.
     if (verdict.kind === 'taken') return false;
     // The tick may also have been claimed with a key of its own: under this deployment or an earlier one.
-    const own = await locks.jobs.readTicks(job.key, ownStoreKey(job.key, tickMs, locks));
+    const own = await locks.jobs.tryReadTicks(job.key, ownStoreKey(job.key, tickMs, locks));
     if (!own) return false;
     if (own.claimed) return true;
     const result = await invoke(job, tick, claimed);
