@@ -38,7 +38,7 @@ export class BoardActions {
   async release(body: unknown): Promise<ActionResult> {
     const { key, ...grant } = readGrant(body);
     const released = await forHttp(this.#parts.locks.forceRelease(key, grant), {
-      config: () => new BadRequestException('Expected the key of a lock.'),
+      config: ({ message }) => new BadRequestException(message),
     });
     if (!released) throw new ConflictException('This grant no longer holds the key.');
     const { permit, fencingToken } = grant;

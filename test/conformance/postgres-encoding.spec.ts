@@ -39,3 +39,19 @@ describe.each(['LATIN1', 'WIN1252', 'EUC_JP', 'SQL_ASCII'])('a database in %s', 
     }
   });
 });
+
+it('reads a key although another one cannot be written in LATIN1', async () => {
+  const url = await createDatabase('LATIN1');
+  const locks = bareLocks({
+    backend: typeormBackend({ dataSource: { type: 'postgres', url } }),
+    namespace: 'shop',
+  });
+  try {
+    await locks.acquire('order:1');
+    const [refused, found] = await Promise.allSettled([locks.inspect('😀'), locks.inspect('order:1')]);
+    expect([refused.status, found.status]).toEqual(['rejected', 'fulfilled']);
+    expect(found).toHaveProperty('value.key', 'order:1');
+  } finally {
+    await locks.close();
+  }
+});

@@ -86,6 +86,12 @@ describe('list()', () => {
     await held.release();
   });
 
+  it('refuses a cursor of more than 64 bits', async () => {
+    const position = JSON.stringify([['server'], 0, '99999999999999999999', []]);
+    const cursor = `l${Buffer.from(position).toString('base64url')}`;
+    await expect(locksOf(1).list({ cursor })).rejects.toThrow(LockConfigError);
+  });
+
   it.each([
     [{ limit: 0 }, 'options.limit'],
     [{ limit: 1_001 }, 'options.limit'],

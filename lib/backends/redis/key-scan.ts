@@ -121,7 +121,7 @@ function decode(cursor: string, prefix: string): Position {
   try {
     const fields = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[];
     const [serverNames, index, scanCursor, foundKeys] = fields;
-    const isPosition = Number(index) >= 0 && Number.isInteger(index) && /^\d{1,20}$/.test(String(scanCursor));
+    const isPosition = Number(index) >= 0 && Number.isInteger(index) && isScanCursor(String(scanCursor));
     const areOfPrefix = areTexts(foundKeys) && foundKeys.every((key) => key.startsWith(prefix));
     if (isPosition && areTexts(serverNames) && areOfPrefix)
       return { serverNames, index: Number(index), scanCursor: String(scanCursor), foundKeys };
@@ -130,6 +130,9 @@ function decode(cursor: string, prefix: string): Position {
   }
   throw wrongCursorError(cursor);
 }
+
+/** A number of 64 bits. */
+const isScanCursor = (text: string) => /^\d{1,20}$/.test(text) && BigInt(text) < 2n ** 64n;
 
 const areTexts = (value: unknown): value is readonly string[] =>
   Array.isArray(value) && value.every((item) => typeof item === 'string');

@@ -26,6 +26,7 @@ import {
 } from './typeorm-options.js';
 import { IdleRows, removeIdlePage } from './requests/idle-rows.js';
 import { isLateGrant, lateGrantError } from './requests/grant-past-token-memory.js';
+import { RecordReads } from './requests/record-reads.js';
 import { StatementExecutor } from './requests/statement-executor.js';
 import { checkWritable } from './requests/read-only-check.js';
 import { readTicks, registerTicks, setPaused } from './requests/tick-claims.js';
@@ -62,6 +63,11 @@ export class TypeormBackend implements LockBackend {
   readonly #lockTable: LockTable;
   readonly #statements: Statements;
   readonly #executor: StatementExecutor;
+  readonly #recordReads = new RecordReads((keys, timeoutMs) =>
+    this.#withSession(timeoutMs, async (session) =>
+      (await this.#statements.readRows(session, keys)).map(recordFrom),
+    ),
+  );
   readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
   #resources: OpenResources | undefined;
 
@@ -108,9 +114,7 @@ export class TypeormBackend implements LockBackend {
   }
 
   inspect(key: string, timeoutMs: number): Promise<LockRecord | null> {
-    return this.#withSession(timeoutMs, async (session) =>
-      recordFrom(await this.#statements.readRow(session, key)),
-    );
+    return this.#recordReads.read(key, timeoutMs);
   }
 
   async list(request: ListRequest, timeoutMs: number): Promise<LockPage> {

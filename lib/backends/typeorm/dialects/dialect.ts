@@ -3,6 +3,7 @@ import type { DataSourceOptions } from 'typeorm';
 import type { AcquireRequest, AcquisitionId, RenewRequest } from '../../../core/backend.js';
 import type { AcquireResult, ReleaseResult, RenewResult } from '../../../core/backend-results.js';
 import type { Session } from '../connections/session.js';
+import type { LockRowSnapshot } from '../table/lock-row.js';
 import type { Table, TableDialect } from '../table/table-definition.js';
 import type { CommonStatements } from '../statements/common-statements.js';
 
@@ -95,6 +96,7 @@ export interface Statements extends CommonStatements {
   acquire(session: Session, requests: readonly AcquireRequest[], notAfterUs: number): Promise<Acquisitions>;
   renew(session: Session, requests: readonly RenewRequest[]): Promise<readonly RenewResult[]>;
   release(session: Session, requests: readonly AcquisitionId[]): Promise<readonly ReleaseResult[]>;
+  readRows(session: Session, keys: readonly string[]): Promise<readonly LockRowSnapshot[]>;
   /** Removes those rows of the keys that are idle now, also if they were not when they were read. */
   removeIdle(session: Session, keys: readonly string[], memoryMs: number): Promise<void>;
 }

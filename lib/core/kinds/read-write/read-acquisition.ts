@@ -114,7 +114,8 @@ export class ReadAcquisition {
     this.#acquisition.throwIfEnded();
     const observer = { onContended: (remainingMs: number) => this.#acquisition.onContended(remainingMs) };
     const params = this.#acquisition.paramsOf(this.#call.key, this.#writerSlot);
-    const turn = await this.#parts.waitQueues.acquire({ ...params, observer });
+    // However long it takes to get a slot, newer readers must not pass.
+    const turn = await this.#parts.waitQueues.acquire({ ...params, renew: true, observer });
     try {
       this.#acquisition.throwIfEnded();
       const grant = this.#group.grant ?? this.#group.adopt((await this.#race.acquire()).handle);

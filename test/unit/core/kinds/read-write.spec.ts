@@ -105,6 +105,16 @@ describe('readers', () => {
     expect(await stateOf(waiting)).toBe('fulfilled');
   });
 
+  it('the 17th process keeps newer readers out while it waits, also if it does not renew its lease', async () => {
+    const { another, clock } = lockFixture();
+    const readers = Array.from({ length: 16 }, () => another());
+    for (const reader of readers) await reader.acquire('catalog', READ);
+    const waiting = another().acquire('catalog', { ...READ, renew: false, leaseMs: 1_000 });
+    await clock.advance(5_000);
+    expect(await stateOf(waiting)).toBe('pending');
+    expect(await readers[0]!.tryAcquire('catalog', { mode: 'read' })).toBeNull();
+  });
+
   it('that leave while the store is asked for all leave it to the others, and nothing held', async () => {
     const fixture = lockFixture();
     const { ours, backend, clock } = fixture;

@@ -3,6 +3,7 @@ import type { AcquireRequest, AcquisitionId, RenewRequest } from '../../../../co
 import { unknownResult } from '../../../../core/unknown-result.js';
 import {
   type LockRowColumns,
+  type LockRowSnapshot,
   isHeldBy,
   microseconds,
   releaseResultFrom,
@@ -23,6 +24,9 @@ import { mysqlCommonTexts, mysqlTexts } from './mysql-sql.js';
 
 type Row = LockRowColumns & { readonly key: Buffer };
 
+/** The time at which a row was missing does not matter. */
+const NO_ROW: LockRowSnapshot = { nowUs: 0 };
+
 /** `returning`: the database supports `INSERT … RETURNING`, as MariaDB does. */
 export function createMysqlStatements({ inSql }: Table, { returning }: { returning: boolean }): Statements {
   const statementOf = statementBuilder({ constants: { table: inSql } });
@@ -42,6 +46,10 @@ export function createMysqlStatements({ inSql }: Table, { returning }: { returni
     ...acquisitions(run, returning),
     renew: (session, requests) => renew(session, run, requests),
     release: (session, requests) => release(session, run, requests),
+    async readRows(session, keys) {
+      const snapshots = await snapshotsByKey(session, run, keys);
+      return keys.map((key) => snapshots.get(key) ?? NO_ROW);
+    },
     ...idleRemoval(run),
   };
 }
@@ -96,6 +104,11 @@ function grantParametersOf(request: AcquireRequest, notAfterUs: number): readonl
 const readRows = async (session: Session, run: RunStatement, keys: readonly Buffer[]) =>
   (await run(session, 'readRows', keys.length, keys)) as readonly Row[];
 
+async function snapshotsByKey(session: Session, run: RunStatement, keys: readonly string[]) {
+  const rows = await readRows(session, run, padToBucketSize(keys.map(bytes)));
+  return new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+}
+
 function acquisitionsFrom(requests: readonly AcquireRequest[], rows: readonly Row[]): Acquisitions {
   const snapshots = new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
   const results = requests.map((request) => {
@@ -130,8 +143,11 @@ async function renewWithSameLease(session: Session, run: RunStatement, requests:
   if (Number(affectedRows) === 0) return [];
   // A holder that holds its key now also held it during the UPDATE, because no holder is granted a key twice. So its lease
   // was renewed.
-  const rows = await readRows(session, run, padToBucketSize(requests.map(({ key }) => bytes(key))));
-  const snapshots = new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+  const snapshots = await snapshotsByKey(
+    session,
+    run,
+    requests.map(({ key }) => key),
+  );
   return requests.filter(({ key, holder }) => {
     const snapshot = snapshots.get(key);
     return snapshot && isHeldBy(holder, snapshot);

@@ -187,6 +187,10 @@ ${returningReleased(NOW)}`,
 SELECT ${LOCK_ROW_COLUMNS}
 FROM (SELECT 1) one LEFT JOIN :table l ON l.key = :key::text`,
 
+  readRows: `
+SELECT ${LOCK_ROW_COLUMNS}
+FROM unnest(:keys::text[]) WITH ORDINALITY AS a(key, n) LEFT JOIN :table l ON l.key = a.key ORDER BY a.n`,
+
   readPage: `
 SELECT l.key, (${IS_IDLE})::int AS is_idle, (l.tick IS NULL AND l.notes IS NULL)::int AS is_lock
 FROM :table l WHERE l.key > :afterKey::text ORDER BY l.key LIMIT ${ROWS_PER_PAGE}`,

@@ -66,6 +66,10 @@ export function createPostgresStatements(table: Table): Statements {
       const hasWaitersByKey = new Map(rows.map((row) => [row.key, row.others_wait]));
       return requests.map(({ key }) => releaseResultFrom(hasWaitersByKey.get(key)));
     },
+    async readRows(session, keys) {
+      const rows = await run(session, 'readRows', { keys: textArray(keys) });
+      return (rows as LockRowColumns[]).map(snapshotFrom);
+    },
     async removeIdle(session, keys, memoryMs) {
       await run(session, 'removeIdle', { keys: textArray(keys), memoryUs: microseconds(memoryMs) });
     },

@@ -47,6 +47,10 @@ export function createSqliteStatements({ inSql }: Table): Statements {
       ),
     release: (session, requests) =>
       transaction(session, (run) => requests.map((request) => release(run, request))),
+    readRows: (session, keys) =>
+      transaction(session, (run) =>
+        keys.map((key) => snapshotFrom((run('readRow', { key }) as [LockRowColumns])[0])),
+      ),
     removeIdle: (session, keys, memoryMs) =>
       transaction(session, (run) => {
         for (const key of keys) run('removeIdle', { key, memoryUs: microseconds(memoryMs) });
