@@ -122,7 +122,7 @@ export interface LockBackend {
    */
   setPaused(key: string, isPaused: boolean, timeoutMs: number): Promise<void>;
   /**
-   * Adds an entry to the history of the key. The history is only for information: no decision depends on it. An entry
+   * Adds an entry to the history of the key. No lock and no claim depends on the history, so an entry may be missing. An entry
    * has at most {@link MAX_HISTORY_ENTRY_LENGTH} characters and no line break. The store keeps the newest {@link
    * MAX_HISTORY_ENTRIES} entries, separately from the lock of the key.
    */
@@ -179,7 +179,7 @@ export type OnResult = <Kind extends keyof BatchResult>(
 export interface AcquisitionId {
   /** The key as the store knows it, with its namespace as prefix. */
   readonly key: string;
-  /** The random identity of one acquisition. No other acquisition ever has the same. */
+  /** The random id of the process and a number. No other acquisition ever has the same. */
   readonly holder: string;
 }
 
@@ -206,6 +206,8 @@ export interface AcquireRequest extends AcquisitionId {
 
 /** An acquisition that claims a tick. */
 export type TickRequest = AcquireRequest & { readonly tick: TickClaim };
+
+export const isTickRequest = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 
 export interface RenewRequest extends AcquisitionId {
   readonly leaseMs: number;

@@ -68,8 +68,11 @@ export class Shutdown {
    * Waits for the work under locks to end. Returns the keys of the locks that were not released. Work that closes the
    * application awaits this: waiting for its own locks would be a deadlock.
    */
-  drain(limits: Required<ShutdownOptions>, ownLeases: readonly InternalLock[]): Promise<readonly string[]> {
-    this.#draining ??= this.#drain(limits, ownLeases);
+  drain(
+    limits: Required<ShutdownOptions>,
+    closingLocks: readonly InternalLock[],
+  ): Promise<readonly string[]> {
+    this.#draining ??= this.#drain(limits, closingLocks);
     return this.#draining;
   }
 
@@ -90,7 +93,7 @@ export class Shutdown {
 
   async #drain(
     { drainMs, abortGraceMs }: Required<ShutdownOptions>,
-    ownLeases: readonly InternalLock[],
+    closingLocks: readonly InternalLock[],
   ): Promise<readonly string[]> {
     const { clock, events, acquirer, heldLocks, releaser, jobs } = this.#parts;
     this.begin();
@@ -101,8 +104,8 @@ export class Shutdown {
     const acquisitions = Promise.all([acquirer.whenSettled(), jobs.whenClaimed()]);
     await withTimeout(clock, Math.max(drainMs, MAX_FINAL_REQUESTS_MS), acquisitions, { awaited: true });
     const leftMs = Math.max(startedAtMs + drainMs - clock.monotonicMs(), 0);
-    const left = await heldLocks.drain({ drainMs: leftMs, abortGraceMs }, ownLeases);
-    if (ownLeases.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
+    const left = await heldLocks.drain({ drainMs: leftMs, abortGraceMs }, closingLocks);
+    if (closingLocks.length > 0) this.#closingWorkMs = Math.max(abortGraceMs, MAX_FINAL_REQUESTS_MS);
     const finalRequests = Promise.all([releaser.whenSettled(), jobs.whenRecorded()]);
     await withTimeout(clock, MAX_FINAL_REQUESTS_MS, finalRequests, { awaited: true });
     events.emit('shutdown', { phase: 'done', left: left.length });

@@ -7,9 +7,9 @@ import { sleep } from '../core/clock.js';
 import type { Elections } from '../election/elections.js';
 import type { Job } from './job.js';
 import type { Tick } from './plan/tick-calculator.js';
-import { ClockSkewReporter } from './recovery/clock-skew-reporter.js';
-import { DeadRunReporter } from './recovery/dead-run-reporter.js';
-import { PauseReporter } from './recovery/pause-reporter.js';
+import { ClockSkewReporter } from './reports/clock-skew-reporter.js';
+import { DeadRunReporter } from './reports/dead-run-reporter.js';
+import { PauseReporter } from './reports/pause-reporter.js';
 import { buildClaimParams, jitterMsOf } from './claim-params.js';
 
 /** The result of a claim, or why there was none; `undefined` if the job was deleted, stopped or unregistered meanwhile. */

@@ -10,8 +10,7 @@ export interface Mutant extends Fault {
 const TERM = 'lib/election/term.ts';
 const ELECTION_CANDIDATE = 'lib/election/election-candidate.ts';
 const LOCK_SCRIPT = 'lib/backends/redis/single/lock-script.ts';
-const STORED_LOCK = 'lib/backends/redis/single/stored-lock.ts';
-const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
+const UNCONTENDED_PATHS = 'lib/backends/redis/single/uncontended-paths.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const TICK_VERBS = 'lib/backends/redis/single/tick-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
@@ -84,10 +83,10 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a live run that has extended its lease is reported as dead',
-    file: 'lib/schedule/recovery/dead-run-reporter.ts',
+    file: 'lib/schedule/reports/dead-run-reporter.ts',
     find: 'if (first.remainingMs <= this.#leaseMsOf(job)) return run;',
     replace: 'if (first.remainingMs > 0) return run;',
-    specs: ['test/unit/schedule/recovery/dead-run-reporter'],
+    specs: ['test/unit/schedule/reports/dead-run-reporter'],
   },
   {
     title: 'a tick that was only passed over is run as a dead run',
@@ -603,35 +602,35 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a lone acquisition is granted after its request timed out (Redis)',
-    file: LONE_PATH,
+    file: UNCONTENDED_PATHS,
     find: ' and args[1] >= now then',
     replace: ' then',
     specs: ['test/cluster/late-request'],
   },
   {
     title: 'a lone acquisition of a held key is granted (Redis)',
-    file: LONE_PATH,
+    file: UNCONTENDED_PATHS,
     find: 'if leaseMs and isUnused(',
     replace: 'if leaseMs or isUnused(',
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a lone acquisition ignores newer fencing tokens (Redis)',
-    file: STORED_LOCK,
+    file: UNCONTENDED_PATHS,
     find: ' and sub(lock, 3, 18) < now',
     replace: '',
     specs: ['test/conformance/redis-lone'],
   },
   {
     title: 'a lone release does not check the holder (Redis)',
-    file: STORED_LOCK,
+    file: UNCONTENDED_PATHS,
     find: ' and find(lock, holder, 71, true) == 71\n    and byte(lock, 71 + #holder) == 32',
     replace: '',
     specs: ['test/conformance/redis.spec'],
   },
   {
     title: 'a lone release forgets the waiters of the key (Redis)',
-    file: STORED_LOCK,
+    file: UNCONTENDED_PATHS,
     find: '  return lock and byte(lock) == 48 and byte(lock, 37)',
     replace: '  return lock and byte(lock, 37)',
     specs: ['test/conformance/redis-lone'],
@@ -652,7 +651,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'the fencing token is a plain counter (Redis)',
-    file: LONE_PATH,
+    file: UNCONTENDED_PATHS,
     find: `, lock).err then return now end`,
     replace: `, lock).err then return '1' end`,
     specs: ['test/conformance/redis.spec'],
@@ -963,24 +962,24 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: "there is no warning about a newest claimed tick that is ahead of the store's clock",
-    file: 'lib/schedule/recovery/clock-skew-reporter.ts',
+    file: 'lib/schedule/reports/clock-skew-reporter.ts',
     find: 'const isInFuture = claimed.tickMs - nowMs >=',
     replace: 'const isInFuture = nowMs - claimed.tickMs >=',
-    specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
+    specs: ['test/unit/schedule/reports/clock-skew-reporter'],
   },
   {
     title: 'the newest claimed tick is searched only up to now',
-    file: 'lib/schedule/recovery/clock-skew-reporter.ts',
+    file: 'lib/schedule/reports/clock-skew-reporter.ts',
     find: 'claimed.tickMs - nowMs >= maxEarlyMsOf(job, tick) + CLOCK_SKEW_WARNING_MS;',
     replace: 'claimed.tickMs >= tick.tickMs;',
-    specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
+    specs: ['test/unit/schedule/reports/clock-skew-reporter'],
   },
   {
     title: 'there is a warning about a process whose clock is slightly ahead',
-    file: 'lib/schedule/recovery/clock-skew-reporter.ts',
+    file: 'lib/schedule/reports/clock-skew-reporter.ts',
     find: '(plan?.toleranceMs.early ?? 0) + CLOCK_SKEW_WARNING_MS',
     replace: '(plan?.toleranceMs.early ?? 0)',
-    specs: ['test/unit/schedule/recovery/clock-skew-reporter'],
+    specs: ['test/unit/schedule/reports/clock-skew-reporter'],
   },
   {
     title: 'a cron field that leaves out only its last value counts as *',
@@ -2399,7 +2398,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'a grant reserves one fencing token only (Redis)',
-    file: LONE_PATH,
+    file: UNCONTENDED_PATHS,
     find: `after(tokenCount - 1)`,
     replace: `now`,
     specs: ['test/conformance/redis.spec'],
@@ -4072,8 +4071,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: the readers of the process of a writer count as that writer',
     file: 'lib/core/kinds/read-write/read-write-inspector.ts',
-    find: 'turnHolder !== undefined && isOfWriter(holder) && isSameSession(holder, turnHolder);',
-    replace: 'turnHolder !== undefined && holder !== turnHolder && isSameSession(holder, turnHolder);',
+    find: 'turnHolder !== undefined && isOfWriter(holder) && isSameProcess(holder, turnHolder);',
+    replace: 'turnHolder !== undefined && holder !== turnHolder && isSameProcess(holder, turnHolder);',
     specs: [READ_WRITE_SPEC],
   },
   {

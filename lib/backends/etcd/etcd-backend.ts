@@ -1,10 +1,10 @@
-import type {
-  AcquireRequest,
-  BatchResult,
-  LockBackend,
-  OnResult,
-  RequestBatch,
-  TickRequest,
+import {
+  type AcquireRequest,
+  type BatchResult,
+  type LockBackend,
+  type OnResult,
+  type RequestBatch,
+  isTickRequest,
 } from '../../core/backend.js';
 import type { AcquireResult } from '../../core/backend-results.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
@@ -182,14 +182,12 @@ export class EtcdBackend implements LockBackend {
     const plain: IndexedAcquisition[] = [];
     const claims: Promise<void>[] = [];
     for (const [index, request] of requests.entries()) {
-      if (!isClaim(request)) plain.push({ index, request });
+      if (!isTickRequest(request)) plain.push({ index, request });
       else claims.push(this.#ticks.claim(request, timeoutMs).then((result) => report(index, result)));
     }
     await Promise.all([...claims, this.#acquisitions.acquire(plain, timeoutMs, report)]);
   }
 }
-
-const isClaim = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 
 /**
  * Keeps locks in an etcd cluster. See {@link EtcdBackend}.

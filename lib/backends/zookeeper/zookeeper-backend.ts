@@ -1,10 +1,10 @@
-import type {
-  AcquireRequest,
-  BatchResult,
-  LockBackend,
-  OnResult,
-  RequestBatch,
-  TickRequest,
+import {
+  type AcquireRequest,
+  type BatchResult,
+  type LockBackend,
+  type OnResult,
+  type RequestBatch,
+  isTickRequest,
 } from '../../core/backend.js';
 import type { AcquireResult } from '../../core/backend-results.js';
 import type { ListRequest, LockPage, LockRecord } from '../../core/lock-record.js';
@@ -176,13 +176,11 @@ export class ZookeeperBackend implements LockBackend {
   }
 
   #acquire(request: AcquireRequest, timeoutMs: number): Promise<AcquireResult> {
-    return isClaim(request)
+    return isTickRequest(request)
       ? this.#claims.claim(request, timeoutMs)
       : this.#acquisitions.acquire(request, timeoutMs);
   }
 }
-
-const isClaim = (request: AcquireRequest): request is TickRequest => request.tick !== undefined;
 
 /**
  * Keeps locks in a ZooKeeper ensemble. See {@link ZookeeperBackend}.

@@ -39,7 +39,7 @@ const TIMEOUT_STEP_MS = 50;
 export class Acquirer {
   readonly #parts: AcquirerParts;
   readonly #inFlight = new InFlight();
-  readonly #session = randomBytes(12).toString('base64url');
+  readonly #processId = randomBytes(12).toString('base64url');
   #acquisitions = 0;
   #isClosed = false;
 
@@ -50,7 +50,7 @@ export class Acquirer {
   /** Returns a new holder: the identity of one acquisition. */
   newHolder(isOfWriter?: boolean): string {
     this.#acquisitions += 1;
-    return createHolder(this.#session, this.#acquisitions, isOfWriter);
+    return createHolder(this.#processId, this.#acquisitions, isOfWriter);
   }
 
   /** Calls back with the result, exactly once. */

@@ -18,7 +18,7 @@ export interface Control extends Fault {
   readonly seenBy: readonly Checker[];
 }
 
-const LONE_PATH = 'lib/backends/redis/single/lone-path.ts';
+const UNCONTENDED_PATHS = 'lib/backends/redis/single/uncontended-paths.ts';
 const LOCK_VERBS = 'lib/backends/redis/single/lock-verbs.ts';
 const POSTGRES = 'lib/backends/typeorm/dialects/postgres/postgres-sql.ts';
 const SQLITE = 'lib/backends/typeorm/dialects/sqlite/sqlite-sql.ts';
@@ -106,7 +106,7 @@ export const controls: readonly Control[] = [
     title: 'the lease in the store is half as long as promised (Redis)',
     backend: 'redis',
     nemeses: ['process stopped'],
-    file: LONE_PATH,
+    file: UNCONTENDED_PATHS,
     find: `after(leaseMs * 1000) .. ' '`,
     replace: `after(leaseMs * 500) .. ' '`,
     seenBy: ['disjoint intervals', 'fenced mutex'],

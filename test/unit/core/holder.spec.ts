@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createHolder, isOfWriter, isSameSession } from '../../../lib/core/holder.js';
+import { createHolder, isOfWriter, isSameProcess } from '../../../lib/core/holder.js';
 
 it('a holder is that of a writer only if it has the mark, whatever its number is', () => {
   const numbers = Array.from({ length: 2_000 }, (_, number) => number);
@@ -11,6 +11,6 @@ it('a holder is that of a writer only if it has the mark, whatever its number is
 });
 
 it('holders of one process have one session', () => {
-  expect(isSameSession(createHolder('abc', 1), createHolder('abc', 32, true))).toBe(true);
-  expect(isSameSession(createHolder('abc', 1), createHolder('abcd', 1))).toBe(false);
+  expect(isSameProcess(createHolder('abc', 1), createHolder('abc', 32, true))).toBe(true);
+  expect(isSameProcess(createHolder('abc', 1), createHolder('abcd', 1))).toBe(false);
 });

@@ -1,6 +1,5 @@
-import { UNCONTENDED } from './stored-lock.js';
 import { LOCK_VERBS } from './lock-verbs.js';
-import { LONE_PATH } from './lone-path.js';
+import { FAST_PATH, LONE_PATH, UNCONTENDED } from './uncontended-paths.js';
 
 /** Makes the time of the server, as text in 16 digits. */
 const READ_TIME = `
@@ -65,37 +64,6 @@ local function parseParams(text)
     params.prefix = '0 ' .. params.last .. params.untilText .. now .. ' ' .. noTick .. ' '
   end
   return params
-end
-`;
-
-/**
- * In: the rows of requests. Serves those for locks without contention, which most are, with as little Lua as possible: grants
- * a free key, and releases a lock for which nobody waits. Leaves the rest in `slowPath`.
- */
-const FAST_PATH = `
-local replies, slowPath = {now}, nil
-local r, at = 1, 2
-while at < #args do
-  local params, last = parseParams(args[at]), at + 1 + args[at + 1]
-  local verb, prefix, suffix, memoryMs = params.verb, params.prefix, params.suffix, params.memoryMs
-  local isRelease, isAcquire = verb == 'release', verb == 'acquire' and not isTooLate
-  for a = at + 2, last do
-    local k, lock, holder = (r - 1) * step + 1, locks[r], args[a]
-    if isRelease and isHeldAlone(lock, holder)
-      and not pcall('PSETEX', KEYS[k], tokenMemoryMs, sub(lock, 1, 19) .. unheld).err then
-      replies[r + 1] = 'released'
-    elseif isAcquire and isUnused(lock) and not pcall('PSETEX', KEYS[k], memoryMs, prefix .. holder .. suffix).err then
-      replies[r + 1] = 'granted'
-    elseif step == 1 and lock and verb ~= 'renew' and (byte(lock) == 49
-      or verb == 'acquire' and params.retryWithinMs > 0 and sub(lock, 20, 35) > now) then
-      replies[r + 1] = 'needsQueue'
-    else
-      slowPath = slowPath or {}
-      slowPath[#slowPath + 1] = {r = r, k = k, holder = holder, params = params}
-    end
-    r = r + 1
-  end
-  at = last + 1
 end
 `;
 

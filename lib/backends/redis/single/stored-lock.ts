@@ -34,17 +34,3 @@ export const READ_LOCK = `
   local function isOf(lock, holder) return isHeld(lock) and names(lock, holder) end
   local function isGrantedTo(lock, holder) return isOf(lock, holder) and tokenOf(lock) ~= never end
 `;
-
-/** Whether a lock is without contention, by one look at its text. Both short paths of the script begin with it. */
-export const UNCONTENDED = `
--- Nobody holds the key or waits for it, it has no tick, and the clock was not set back.
-local function isUnused(lock)
-  return not lock or byte(lock) == 48 and find(lock, unheld, 20, true) == 20 and sub(lock, 3, 18) < now
-end
-
--- The holder has the lock, nobody waits for it, it has no tick, and the clock was not set back.
-local function isHeldAlone(lock, holder)
-  return lock and byte(lock) == 48 and byte(lock, 37) ~= 48 and byte(lock, 54) == 32 and find(lock, holder, 71, true) == 71
-    and byte(lock, 71 + #holder) == 32 and sub(lock, 20, 35) > now and sub(lock, 3, 12) <= seconds
-end
-`;

@@ -1,4 +1,4 @@
-import { isOfWriter, isSameSession } from '../../holder.js';
+import { isOfWriter, isSameProcess } from '../../holder.js';
 import { withJson } from '../../json.js';
 import {
   MAX_READING_PROCESSES,
@@ -90,7 +90,7 @@ const isTurn = ({ permit }: LockInfo) => permit === 0;
 
 /** Whether the writer with this holder of slot 0 has taken the slot from readers. */
 const isTakenBy = (turnHolder: string | undefined, { holder }: LockInfo): boolean =>
-  turnHolder !== undefined && isOfWriter(holder) && isSameSession(holder, turnHolder);
+  turnHolder !== undefined && isOfWriter(holder) && isSameProcess(holder, turnHolder);
 
 const describeSlot = (info: LockInfo, key: string, slot: number): LockInfo =>
   withJson({ ...info, key, permit: slot, mode: slot === 0 || isOfWriter(info.holder) ? 'write' : 'read' });

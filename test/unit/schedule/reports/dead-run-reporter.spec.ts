@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { tickStoreKey } from '../../../../lib/core/store-key.js';
 import type { LockHandle } from '../../../../lib/core/leases/lock-handle.js';
 import { createIntervalPlan } from '../../../../lib/schedule/plan/plan.js';
-import { DeadRunReporter } from '../../../../lib/schedule/recovery/dead-run-reporter.js';
+import { DeadRunReporter } from '../../../../lib/schedule/reports/dead-run-reporter.js';
 import type { Job } from '../../../../lib/schedule/job.js';
 import { lockFixture } from '../../core/lock-fixture.js';
 
