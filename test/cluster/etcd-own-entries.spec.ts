@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { type EtcdBackend, etcdBackend } from '../../lib/backends/etcd/index.js';
+import { EntryNames } from '../../lib/backends/etcd/locks/entry-names.js';
 import { OwnEntries } from '../../lib/backends/etcd/locks/own-entries.js';
 import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import { Session } from '../../lib/backends/etcd/session/session.js';
@@ -77,7 +78,7 @@ it('a deletion that arrives late deletes no later grant of the same holder', asy
   const connection = new FaultyEtcdConnection(server.url);
   opened.push(connection);
   const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 30 });
-  const ownEntries = new OwnEntries(connection, () => undefined);
+  const ownEntries = new OwnEntries(connection, new EntryNames(etcdKeys), () => undefined);
   opened.unshift(ownEntries);
   const name = etcdKeys.lock('late', 'holder');
   const grant = async () => {
@@ -99,7 +100,7 @@ it('a lock that has ended is deleted although fences overtake its deletion', asy
   const connection = new FaultyEtcdConnection(server.url);
   opened.push(connection);
   const session = new Session({ connection, keyspace: etcdKeys, ttlSeconds: 30 });
-  const ownEntries = new OwnEntries(connection, () => undefined);
+  const ownEntries = new OwnEntries(connection, new EntryNames(etcdKeys), () => undefined);
   opened.unshift(ownEntries);
   const name = etcdKeys.lock('overtaken', 'holder');
   const write = () => session.transact([put(name, Buffer.from('{}'), session.leaseId)], TIMEOUT_MS);

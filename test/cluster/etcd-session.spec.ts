@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { etcdBackend } from '../../lib/backends/etcd/index.js';
 import { LockExtension } from '../../lib/backends/etcd/locks/lock-extension.js';
+import { EntryNames } from '../../lib/backends/etcd/locks/entry-names.js';
 import { OwnEntries } from '../../lib/backends/etcd/locks/own-entries.js';
 import { EtcdError } from '../../lib/backends/etcd/rpc/etcd-errors.js';
 import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
@@ -105,10 +106,17 @@ it('held locks are renewed although etcd is full and a grant has an unknown outc
   const opened = await openSession();
   const { connection, session } = opened;
   const name = etcdKeys.lock('full', 'holder');
-  const ownEntries = new OwnEntries(connection, () => undefined);
+  const ownEntries = new OwnEntries(connection, new EntryNames(etcdKeys), () => undefined);
   const sessions = new Sessions({ connection, keyspace: etcdKeys, isInUse: () => true });
   const extension = new LockExtension({ keyspace: etcdKeys, sessions, ownEntries });
-  const value = { isHeld: true as const, instance: 'x', leaseMs: 30_000, sinceMs: 0, tokenCount: 1 };
+  const value = {
+    isHeld: true as const,
+    holder: 'holder',
+    instance: 'x',
+    leaseMs: 30_000,
+    sinceMs: 0,
+    tokenCount: 1,
+  };
   const lock = { name, key: 'full', holder: 'holder', value, createRevision: 1n, modRevision: 1n };
   const endsAtMs = Infinity;
   ownEntries.set({ ...lock, session, isHeld: true, leaseMs: 1_000, endsAtMs });

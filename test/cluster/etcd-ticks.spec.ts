@@ -34,10 +34,10 @@ const claimOf = (key: string): TickRequest => {
 
 /** An earlier claim with an unknown outcome, which has had no effect. */
 const leaveInDoubt = async (
-  { sessions, ownEntries }: ReturnType<typeof open>,
+  { names, sessions, ownEntries }: ReturnType<typeof open>,
   { key, holder }: TickRequest,
 ) => {
-  const name = etcdKeys.lock(key, holder);
+  const name = names.nameOf(key, holder);
   const session = sessions.get(LEASE_MS);
   await session.prepare(LEASE_MS, TIMEOUT_MS);
   ownEntries.set({

@@ -4162,9 +4162,54 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a release deletes the locks of all holders of the key',
     file: 'lib/backends/etcd/locks/releases.ts',
-    find: '      const success = names.map((name) => remove({ key: name }));',
-    replace: '      const success = releases.map(({ request: { key } }) => remove(keyspace.locksOf(key)));',
+    find: '[wasCreatedAt(name, own.createRevision)], [remove({ key: name })]',
+    replace: '[wasCreatedAt(name, own.createRevision)], [remove(this.#parts.keyspace.locksOf(key))]',
     specs: ['test/conformance/etcd.spec'],
+  },
+  {
+    title: 'etcd: a release that arrives late deletes a later lock of the same name',
+    file: 'lib/backends/etcd/locks/releases.ts',
+    find: 'transaction([wasCreatedAt(name, own.createRevision)], [remove',
+    replace: 'transaction([], [remove',
+    specs: ['test/cluster/etcd-names'],
+  },
+  {
+    title: 'etcd: a name is used again although a request may still create it',
+    file: 'lib/backends/etcd/locks/own-entries.ts',
+    find: `    this.#names.startAnew();
+    const present`,
+    replace: '    const present',
+    specs: ['test/cluster/etcd-names'],
+  },
+  {
+    title: 'etcd: each lock of a key has another name',
+    file: 'lib/backends/etcd/locks/entry-names.ts',
+    find: '!numbers?.delete(entry.number)) return;',
+    replace: '!numbers?.has(entry.number)) return;',
+    specs: ['test/cluster/etcd-names'],
+  },
+  {
+    title: 'etcd: each call that finds the key taken uses up a name',
+    file: 'lib/backends/etcd/locks/own-entries.ts',
+    find: `        this.freeUnused(name);
+        this.#wakeAt`,
+    replace: '        this.#wakeAt',
+    specs: ['test/cluster/etcd-names'],
+  },
+  {
+    title: 'etcd: the end of a place in the queue uses up its name',
+    file: 'lib/backends/etcd/locks/releases.ts',
+    find: `    else ownEntries.removeUnlessInDoubt(name);
+    ownEntries.freeUnused(name);`,
+    replace: '    else ownEntries.removeUnlessInDoubt(name);',
+    specs: ['test/cluster/etcd-names'],
+  },
+  {
+    title: 'etcd: a lock is found only by a name that the process remembers',
+    file: 'lib/backends/etcd/locks/entry-names.ts',
+    find: 'return name ? { key: name } : keyspace.locksOf(key);',
+    replace: 'return { key: name ?? keyspace.lock(key, holder) };',
+    specs: ['test/conformance/etcd.spec', 'test/cluster/etcd-names'],
   },
   {
     title: 'etcd: a renewal restores a lost lock',
@@ -4398,8 +4443,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a grant whose reply was lost is forgotten',
     file: 'lib/backends/etcd/locks/acquisitions.ts',
-    find: 'ownEntries.markUnknown({ name: keyspace.lock(key, holder), key, session, leaseMs });',
-    replace: 'void [keyspace, ownEntries, key, holder, session, leaseMs];',
+    find: 'ownEntries.markUnknown({ name, key, session, leaseMs });',
+    replace: 'void [ownEntries, name, key, session, leaseMs];',
     specs: ['test/cluster/etcd-own-entries'],
   },
   {
@@ -4416,8 +4461,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: what is being deleted is granted',
     file: 'lib/backends/etcd/locks/acquisitions.ts',
-    find: 'const isEnding = ownEntries.isEnding(keyspace.lock(key, holder));',
-    replace: 'const isEnding = ownEntries.isEnding(keyspace.lock(key, `${holder}?`));',
+    find: 'const isEnding = ownEntries.isEnding(name);',
+    replace: 'const isEnding = ownEntries.isEnding(Buffer.from(`${name.toString()}?`));',
     specs: ['test/cluster/etcd-own-entries'],
   },
   {
@@ -4430,10 +4475,10 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'etcd: a place in the queue that has ended is found out too late',
     file: 'lib/backends/etcd/locks/acquisitions.ts',
-    find: `    return placed.filter(({ index, request: { key, holder } }) => {
-      const isEnding = ownEntries.isEnding(keyspace.lock(key, holder));`,
-    replace: `    return placed.filter(({ index, queuedAt, request: { key, holder } }) => {
-      const isEnding = queuedAt !== undefined && ownEntries.isEnding(keyspace.lock(key, holder));`,
+    find: `    return placed.filter(({ index, name }) => {
+      const isEnding = ownEntries.isEnding(name);`,
+    replace: `    return placed.filter(({ index, name, queuedAt }) => {
+      const isEnding = queuedAt !== undefined && ownEntries.isEnding(name);`,
     specs: ['test/cluster/etcd-own-entries'],
   },
   {

@@ -7,7 +7,7 @@ const AFTER_END = '\u0001';
 /**
  * The names of what the backend keeps in etcd:
  *
- * - `lock/<key> NUL <holder>`: a lock, or a place in the queue of its key.
+ * - `lock/<key> NUL <id>`: a lock, or a place in the queue of its key.
  * - `tick/<key>`: the newest claimed tick.
  * - `history/<key> NUL <id>`: an entry of the history.
  * - `session/<id>`: a process, with one of its leases.
@@ -19,8 +19,8 @@ export class Keyspace {
     this.#prefix = prefix;
   }
 
-  lock(key: string, holder: string): Buffer {
-    return Buffer.from(`${this.#prefix}lock/${key}${END}${holder}`);
+  lock(key: string, id: string): Buffer {
+    return Buffer.from(`${this.#prefix}lock/${key}${END}${id}`);
   }
 
   /** The lock of a key and its queue. */
@@ -34,11 +34,9 @@ export class Keyspace {
     return { key, range_end: endOfPrefix(Buffer.from(`${this.#prefix}lock/${prefix}`)) };
   }
 
-  /** The key and the holder in the name of a lock. */
-  parseLock(name: Buffer): { readonly key: string; readonly holder: string } {
+  keyOfLock(name: Buffer): string {
     const text = name.toString();
-    const end = text.indexOf(END);
-    return { key: text.slice(this.#prefix.length + 'lock/'.length, end), holder: text.slice(end + 1) };
+    return text.slice(this.#prefix.length + 'lock/'.length, text.indexOf(END));
   }
 
   tick(key: string): Buffer {
@@ -47,11 +45,6 @@ export class Keyspace {
 
   ticksBetween(fromKey: string, beforeKey: string): KeyRange {
     return { key: this.tick(fromKey), range_end: this.tick(beforeKey) };
-  }
-
-  locksBetween(fromKey: string, beforeKey: string): KeyRange {
-    const nameOf = (key: string) => Buffer.from(`${this.#prefix}lock/${key}`);
-    return { key: nameOf(fromKey), range_end: nameOf(beforeKey) };
   }
 
   keyOfTick(name: Buffer): string {

@@ -15,6 +15,7 @@ import { type StoredLock, encodeValue, parseLock, valueOf } from './stored-lock.
 
 export interface AcquisitionParts {
   readonly keyspace: Keyspace;
+  readonly name: Buffer;
   readonly leaseId: string;
   /** The revision of the place in the queue, if there is one. */
   readonly queuedAt: bigint | undefined;
@@ -22,8 +23,7 @@ export interface AcquisitionParts {
 
 /** Acquires the key in one step: if it is free and nobody waits, or if all others came later. Otherwise it queues. */
 export function encodeAcquisition(request: AcquireRequest, parts: AcquisitionParts): RequestOp {
-  const { keyspace, leaseId, queuedAt } = parts;
-  const name = keyspace.lock(request.key, request.holder);
+  const { keyspace, name, leaseId, queuedAt } = parts;
   const all = keyspace.locksOf(request.key);
   const grant = put(name, encodeValue(valueOf(request, true)), leaseId);
   const lookAround = [read({ key: name }), readOldest(all)];

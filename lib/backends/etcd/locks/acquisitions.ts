@@ -9,6 +9,7 @@ import type { TxnResponse } from '../rpc/messages.js';
 import { SessionOverError, type Session } from '../session/session.js';
 import type { Sessions } from '../session/sessions.js';
 import { type AcquisitionReply, encodeAcquisition, parseAcquisition } from './acquisition-requests.js';
+import type { EntryNames } from './entry-names.js';
 import type { LockExtension } from './lock-extension.js';
 import type { OwnEntries } from './own-entries.js';
 import type { PredecessorWatches } from './predecessor-watches.js';
@@ -16,6 +17,7 @@ import { type StoredLock, firstTokenOf } from './stored-lock.js';
 
 interface AcquisitionsParts {
   readonly keyspace: Keyspace;
+  readonly names: EntryNames;
   readonly sessions: Sessions;
   readonly ownEntries: OwnEntries;
   readonly watches: PredecessorWatches;
@@ -85,7 +87,7 @@ export class Acquisitions {
     endsAtMs: number,
     report: Report,
   ): Promise<readonly IndexedAcquisition[]> {
-    const { keyspace, sessions, ownEntries } = this.#parts;
+    const { sessions, ownEntries } = this.#parts;
     const leaseMs = Math.max(...acquisitions.map(({ request }) => request.leaseMs));
     const session = sessions.get(leaseMs);
     const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
@@ -95,9 +97,11 @@ export class Acquisitions {
       const placed = this.#withoutEnding(acquisitions, report);
       if (placed.length === 0) return [];
       open = placed;
-      const names = placed.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
       const sending = { session, leftMs, report };
-      return await ownEntries.whileInFlight(names, () => this.#sendAll(placed, sending));
+      return await ownEntries.whileInFlight(
+        placed.map(({ name }) => name),
+        () => this.#sendAll(placed, sending),
+      );
     } catch (cause) {
       if (cause instanceof SessionOverError && leftMs() > 0) return open;
       for (const { index } of open) report(index, resultOfError(cause));
@@ -107,11 +111,14 @@ export class Acquisitions {
 
   /** An entry that is being deleted must not be granted: the deletion would end the grant. */
   #withoutEnding(acquisitions: readonly IndexedAcquisition[], report: Report): readonly PlacedAcquisition[] {
-    const { keyspace, ownEntries } = this.#parts;
-    // Reading the places also notices which of them have ended.
-    const placed = acquisitions.map((one) => ({ ...one, queuedAt: this.#placeOf(one.request) }));
-    return placed.filter(({ index, request: { key, holder } }) => {
-      const isEnding = ownEntries.isEnding(keyspace.lock(key, holder));
+    const { names, ownEntries } = this.#parts;
+    const placed = acquisitions.map((one) => {
+      const name = names.nameOf(one.request.key, one.request.holder);
+      // Reading the places also notices which of them have ended.
+      return { ...one, name, queuedAt: this.#placeAt(name) };
+    });
+    return placed.filter(({ index, name }) => {
+      const isEnding = ownEntries.isEnding(name);
       if (isEnding) report(index, { kind: 'taken', remainingMs: 0 });
       return !isEnding;
     });
@@ -123,10 +130,10 @@ export class Acquisitions {
   ): Promise<readonly IndexedAcquisition[]> {
     const { header, responses } = await this.#send(acquisitions, sending);
     const outcomes = await Promise.all(
-      acquisitions.map(async ({ index, request, queuedAt }, position) => {
+      acquisitions.map(async ({ index, request, name, queuedAt }, position) => {
         const reply = parseAcquisition(this.#parts.keyspace, responses[position]);
         const revision = queuedAt ?? BigInt(header.revision);
-        const result = await this.#resultOf(request, { reply, revision, ...sending });
+        const result = await this.#resultOf(request, { name, reply, revision, ...sending });
         if (result) report(index, result);
         return result;
       }),
@@ -140,16 +147,16 @@ export class Acquisitions {
   ): Promise<TxnResponse> {
     const { keyspace, ownEntries } = this.#parts;
     const { leaseId } = session;
-    const operations = acquisitions.map(({ request, queuedAt }) =>
-      encodeAcquisition(request, { keyspace, leaseId, queuedAt }),
+    const operations = acquisitions.map(({ request, name, queuedAt }) =>
+      encodeAcquisition(request, { keyspace, name, leaseId, queuedAt }),
     );
     try {
       return await session.transact(operations, leftMs());
     } catch (cause) {
       if (hasNoEffect(cause)) throw cause;
-      for (const { request } of acquisitions) {
-        const { key, holder, leaseMs } = request;
-        ownEntries.markUnknown({ name: keyspace.lock(key, holder), key, session, leaseMs });
+      for (const { name, request } of acquisitions) {
+        const { key, leaseMs } = request;
+        ownEntries.markUnknown({ name, key, session, leaseMs });
       }
       throw cause;
     }
@@ -157,17 +164,17 @@ export class Acquisitions {
 
   /** The result of an acquisition; `undefined` if it must be sent again. */
   async #resultOf(request: AcquireRequest, outcome: AcquisitionOutcome): Promise<AcquireResult | undefined> {
-    const { keyspace, ownEntries } = this.#parts;
-    const { reply, revision, session, leftMs } = outcome;
-    const name = keyspace.lock(request.key, request.holder);
+    const { ownEntries } = this.#parts;
+    const { name, reply, revision, session, leftMs } = outcome;
     if (reply.isGranted) {
-      this.#remember(request, { session, createRevision: revision, isHeld: true });
+      this.#remember(request, { name, session, createRevision: revision, isHeld: true });
       this.#parts.watches.stop(name);
       return { kind: 'granted', fencingToken: firstTokenOf(revision) };
     }
-    const { own, oldest } = reply;
+    const { oldest } = reply;
+    const own = reply.own?.holder === request.holder ? reply.own : undefined;
     if (own?.value.isHeld) return this.#grantAgain(request, own, leftMs());
-    if (own) this.#remember(request, { session, createRevision: own.createRevision, isHeld: false });
+    if (own) this.#remember(request, { name, session, createRevision: own.createRevision, isHeld: false });
     else ownEntries.remove(name);
     const isTurn = own && oldest?.createRevision === own.createRevision;
     const isPlaceGone = !own && (request.retryWithinMs ?? 0) > 0;
@@ -176,9 +183,8 @@ export class Acquisitions {
   }
 
   /** The revision of its place in the queue. */
-  #placeOf({ key, holder }: AcquireRequest): bigint | undefined {
-    const { keyspace, ownEntries } = this.#parts;
-    const own = ownEntries.get(keyspace.lock(key, holder));
+  #placeAt(name: Buffer): bigint | undefined {
+    const own = this.#parts.ownEntries.get(name);
     return own?.isHeld === false ? own.createRevision : undefined;
   }
 
@@ -209,17 +215,17 @@ export class Acquisitions {
   }
 
   #remember(
-    { key, holder, leaseMs, retryWithinMs = 0 }: AcquireRequest,
-    { session, createRevision, isHeld }: RememberedLock,
+    { key, leaseMs, retryWithinMs = 0 }: AcquireRequest,
+    { name, session, createRevision, isHeld }: RememberedLock,
   ): void {
     const lastsMs = isHeld ? leaseMs : retryWithinMs;
-    const name = this.#parts.keyspace.lock(key, holder);
     const endsAtMs = systemClock.monotonicMs() + lastsMs;
     this.#parts.ownEntries.set({ name, key, session, createRevision, isHeld, leaseMs, endsAtMs });
   }
 }
 
 interface PlacedAcquisition extends IndexedAcquisition {
+  readonly name: Buffer;
   /** The revision of its place in the queue, if there is one. */
   readonly queuedAt: bigint | undefined;
 }
@@ -230,12 +236,14 @@ interface Sending {
 }
 
 interface AcquisitionOutcome extends Sending {
+  readonly name: Buffer;
   readonly reply: AcquisitionReply;
   /** At which the entry was created, if it was granted. */
   readonly revision: bigint;
 }
 
 interface RememberedLock {
+  readonly name: Buffer;
   readonly session: Session;
   readonly createRevision: bigint;
   readonly isHeld: boolean;

@@ -3,6 +3,7 @@ import { SweepTimer } from '../../../core/requests/sweep-timer.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { remove } from '../rpc/operations.js';
 import type { Session } from '../session/session.js';
+import type { EntryNames } from './entry-names.js';
 
 /** A lock of this process, or its place in the queue of a key. */
 export interface OwnEntry {
@@ -29,6 +30,7 @@ const MAX_DELETES = 100;
  */
 export class OwnEntries {
   readonly #connection: EtcdConnection;
+  readonly #names: EntryNames;
   readonly #onRemoved: (name: string) => void;
   readonly #entries = new Map<string, OwnEntry>();
   /** They have ended and are being deleted. A renewal must not rely on them, and an acquisition must wait. */
@@ -42,8 +44,9 @@ export class OwnEntries {
   });
   #isDeleting = false;
 
-  constructor(connection: EtcdConnection, onRemoved: (name: string) => void) {
+  constructor(connection: EtcdConnection, names: EntryNames, onRemoved: (name: string) => void) {
     this.#connection = connection;
+    this.#names = names;
     this.#onRemoved = onRemoved;
   }
 
@@ -77,6 +80,7 @@ export class OwnEntries {
     } finally {
       for (const name of texts) {
         addTo(this.#inFlight, name, -1);
+        this.freeUnused(name);
         this.#wakeAt(this.#entries.get(name)?.endsAtMs ?? Infinity);
       }
     }
@@ -95,6 +99,7 @@ export class OwnEntries {
    * lease, unless it is renewed or acquired again.
    */
   markUnknown({ name, key, session, leaseMs }: LockInDoubt): void {
+    this.#names.startAnew();
     const present = this.get(name);
     const endsAtMs = Math.max(present?.endsAtMs ?? 0, systemClock.monotonicMs() + leaseMs);
     const { createRevision = 0n, isHeld = true } = present ?? {};
@@ -121,6 +126,13 @@ export class OwnEntries {
     if (!this.#entries.get(name.toString())?.isInDoubt) this.remove(name);
   }
 
+  /** Lets a later acquisition have the name, unless something is known of its entry. */
+  freeUnused(name: Buffer | string): void {
+    const text = name.toString();
+    if (this.#entries.has(text) || this.#ending.has(text) || this.#inFlight.has(text)) return;
+    this.#names.free(text);
+  }
+
   isInUse(session: Session): boolean {
     return (this.#usersOf.get(session) ?? 0) > 0;
   }
@@ -128,6 +140,7 @@ export class OwnEntries {
   /** Deletes nothing more: the leases of the sessions end. */
   close(): void {
     this.#timer.cancel();
+    this.#names.startAnew();
     this.#entries.clear();
     this.#ending.clear();
     this.#usersOf.clear();
@@ -155,7 +168,8 @@ export class OwnEntries {
       if (this.#inFlight.has(name)) continue;
       this.remove(entry.name);
       // etcd has deleted it with the lease.
-      if (!entry.session.isOver) this.#ending.set(name, entry);
+      if (entry.session.isOver) this.freeUnused(name);
+      else this.#ending.set(name, entry);
     }
     if (this.#ending.size > 0 && !this.#isDeleting) void this.#deleteEnding();
   }
@@ -183,12 +197,17 @@ export class OwnEntries {
           part.map(([, { name }]) => remove({ key: name })),
           DELETE_TIMEOUT_MS,
         );
-        for (const [name] of part) this.#ending.delete(name);
+        for (const [name] of part) this.#onDeleted(name);
       }
     } catch (cause) {
       if (!session.isOver) throw cause;
-      for (const [name] of ended) this.#ending.delete(name);
+      for (const [name] of ended) this.#onDeleted(name);
     }
+  }
+
+  #onDeleted(name: string): void {
+    this.#ending.delete(name);
+    this.freeUnused(name);
   }
 }
 

@@ -4,14 +4,26 @@ import type { Keyspace } from '../keyspace.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { resultOfError } from '../rpc/etcd-errors.js';
 import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
-import { isUnchanged, keysOf, readOldest, remove, removedBy } from '../rpc/operations.js';
+import type { RequestOp, ResponseOp } from '../rpc/messages.js';
+import {
+  isUnchanged,
+  keysOf,
+  read,
+  readOldest,
+  remove,
+  removedBy,
+  transaction,
+  wasCreatedAt,
+} from '../rpc/operations.js';
 import type { RunRecords } from '../ticks/run-records.js';
+import { type EntryNames, entriesOf } from './entry-names.js';
 import type { OwnEntries } from './own-entries.js';
-import { type StoredLock, firstTokenOf, lastTokenOf, parseLock } from './stored-lock.js';
+import { type StoredLock, findLock, firstTokenOf, lastTokenOf, parseLock } from './stored-lock.js';
 
 interface ReleasesParts {
   readonly connection: EtcdConnection;
   readonly keyspace: Keyspace;
+  readonly names: EntryNames;
   readonly ownEntries: OwnEntries;
   readonly runRecords: RunRecords;
 }
@@ -25,7 +37,7 @@ interface IndexedRelease {
 
 type Report = (index: number, result: ReleaseResult) => void;
 
-/** Deletes locks and places in queues. Their names contain the holder, so a late release affects no other holder. */
+/** Deletes locks and places in queues: only the entry that the holder has created, so a late release affects no other holder. */
 export class Releases {
   readonly #parts: ReleasesParts;
 
@@ -38,7 +50,7 @@ export class Releases {
     const releases = requests.map((request, index) => ({ index, request }));
     const calls = releases
       .filter(({ request }) => request.hasEnded)
-      .map(({ index, request }) => this.#endRun(request, timeoutMs).then((result) => report(index, result)));
+      .map((release) => this.#endRun(release, timeoutMs, report));
     const plain = releases.filter(({ request }) => !request.hasEnded);
     for (let start = 0; start < plain.length; start += MAX_PER_TRANSACTION)
       calls.push(this.#releaseAll(plain.slice(start, start + MAX_PER_TRANSACTION), timeoutMs, report));
@@ -68,18 +80,18 @@ export class Releases {
   }
 
   async #releaseAll(releases: readonly IndexedRelease[], timeoutMs: number, report: Report): Promise<void> {
-    const { connection, keyspace } = this.#parts;
     const deadline = deadlineIn(timeoutMs);
     try {
-      const names = releases.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
-      const success = names.map((name) => remove({ key: name }));
-      const { responses } = await connection.call('KV.Txn', { compare: [], success }, deadline.leftMs);
+      const success = releases.map(({ request }) => this.#encode(request));
+      const { responses } = await this.#parts.connection.call(
+        'KV.Txn',
+        { compare: [], success },
+        deadline.leftMs,
+      );
       await Promise.all(
-        releases.map(async ({ index }, position) => {
-          const removed = parseLock(keyspace, removedBy(responses[position])[0]);
-          this.#forget(names[position] as Buffer, removed);
-          if (removed?.value.isHeld) await this.#recordRelease(removed, deadline);
-          report(index, { kind: removed?.value.isHeld ? 'released' : 'gone' });
+        releases.map(async ({ index, request }, position) => {
+          const result = await this.#resultOf(request, responses[position], deadline).catch(resultOfError);
+          report(index, result);
         }),
       );
     } catch (cause) {
@@ -87,9 +99,57 @@ export class Releases {
     }
   }
 
-  #forget(name: Buffer, removed: StoredLock | undefined): void {
-    if (removed) this.#parts.ownEntries.remove(name);
-    else this.#parts.ownEntries.removeUnlessInDoubt(name);
+  /** Deletes the entry of the holder, or looks for it if this process does not know when it was created. */
+  #encode({ key, holder }: ReleaseRequest): RequestOp {
+    const { names, ownEntries } = this.#parts;
+    const name = names.find(key, holder);
+    const own = name && ownEntries.get(name);
+    if (!own || own.isInDoubt) return read(entriesOf(this.#parts, key, holder));
+    // When a release arrives late, a later entry may have the name.
+    return transaction([wasCreatedAt(name, own.createRevision)], [remove({ key: name })]);
+  }
+
+  async #resultOf(
+    request: ReleaseRequest,
+    response: ResponseOp | undefined,
+    deadline: Deadline,
+  ): Promise<ReleaseResult> {
+    const { keyspace } = this.#parts;
+    const { key, holder } = request;
+    const found = findLock(keyspace, keysOf(response), holder);
+    const removed = found
+      ? await this.#removeFound(found, deadline)
+      : parseLock(keyspace, removedBy(response?.response_txn?.responses[0])[0]);
+    this.#forget(this.#parts.names.find(key, holder), removed);
+    if (!removed?.value.isHeld) return { kind: 'gone' };
+    await this.#recordRelease(removed, deadline);
+    return { kind: 'released' };
+  }
+
+  /** Returns what the entry was when it was deleted; `undefined` if it was gone before. */
+  async #removeFound(found: StoredLock, deadline: Deadline): Promise<StoredLock | undefined> {
+    const { connection, keyspace } = this.#parts;
+    const range = { key: found.name };
+    for (let lock: StoredLock | undefined = found; lock;) {
+      const request = {
+        compare: [isUnchanged(lock.name, lock.modRevision)],
+        success: [remove(range)],
+        failure: [read(range)],
+      };
+      const { succeeded, responses } = await connection.call('KV.Txn', request, deadline.leftMs);
+      if (succeeded) return lock;
+      // It was renewed or released meanwhile.
+      lock = findLock(keyspace, keysOf(responses[0]), found.holder);
+    }
+    return undefined;
+  }
+
+  #forget(name: Buffer | undefined, removed: StoredLock | undefined): void {
+    const { ownEntries } = this.#parts;
+    if (!name) return;
+    if (removed) ownEntries.remove(name);
+    else ownEntries.removeUnlessInDoubt(name);
+    ownEntries.freeUnused(name);
   }
 
   /** The lock is released already, so a failure here must not hide that: the run then counts as alive for its lease. */
@@ -103,14 +163,21 @@ export class Releases {
     }
   }
 
-  async #endRun(request: ReleaseRequest, timeoutMs: number): Promise<ReleaseResult> {
-    const { keyspace, ownEntries, runRecords } = this.#parts;
+  async #endRun({ index, request }: IndexedRelease, timeoutMs: number, report: Report): Promise<void> {
+    const deadline = deadlineIn(timeoutMs);
+    const { names, ownEntries, runRecords } = this.#parts;
     try {
       const hasEnded = await runRecords.end(request, timeoutMs);
-      ownEntries.remove(keyspace.lock(request.key, request.holder));
-      return { kind: hasEnded ? 'released' : 'gone' };
+      if (!hasEnded) {
+        await this.#releaseAll([{ index, request }], deadline.leftMs, report);
+        return;
+      }
+      const name = names.find(request.key, request.holder);
+      if (name) ownEntries.remove(name);
+      if (name) ownEntries.freeUnused(name);
+      report(index, { kind: 'released' });
     } catch (cause) {
-      return resultOfError(cause);
+      report(index, resultOfError(cause));
     }
   }
 }

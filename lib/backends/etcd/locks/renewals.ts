@@ -6,6 +6,7 @@ import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { EtcdError, resultOfError } from '../rpc/etcd-errors.js';
 import { isNoneNewer, isUnchanged, keysOf, put, read, transaction } from '../rpc/operations.js';
 import type { RunRecords } from '../ticks/run-records.js';
+import { type EntryNames, entriesOf } from './entry-names.js';
 import type { LockExtension } from './lock-extension.js';
 import type { OwnEntries } from './own-entries.js';
 import {
@@ -13,13 +14,14 @@ import {
   TOKENS_PER_REVISION,
   addedTokenOf,
   encodeValue,
-  parseLock,
+  findLock,
   valueForRewrite,
 } from './stored-lock.js';
 
 interface RenewalsParts {
   readonly connection: EtcdConnection;
   readonly keyspace: Keyspace;
+  readonly names: EntryNames;
   readonly ownEntries: OwnEntries;
   readonly extension: LockExtension;
   readonly runRecords: RunRecords;
@@ -62,12 +64,13 @@ export class Renewals {
     const { connection, keyspace } = this.#parts;
     const leftMs = () => Math.max(endsAtMs - systemClock.monotonicMs(), 0);
     try {
-      const names = renewals.map(({ request: { key, holder } }) => keyspace.lock(key, holder));
-      const success = names.map((name) => read({ key: name }));
+      const success = renewals.map(({ request: { key, holder } }) =>
+        read(entriesOf(this.#parts, key, holder)),
+      );
       const { responses } = await connection.call('KV.Txn', { compare: [], success }, leftMs());
       await Promise.all(
         renewals.map(async ({ index, request }, position) => {
-          const stored = parseLock(keyspace, keysOf(responses[position])[0]);
+          const stored = findLock(keyspace, keysOf(responses[position]), request.holder);
           const result = await this.#renewOne(request, stored, leftMs).catch(resultOfError);
           report(index, result);
         }),

@@ -12,6 +12,7 @@ export const TOKENS_PER_REVISION = 1_024;
 export interface LockValue {
   /** Without it, this is only a place in the queue of the key. */
   readonly isHeld?: true;
+  readonly holder: string;
   readonly instance: string;
   readonly leaseMs: number;
   /** UTC milliseconds of the process that acquired it. */
@@ -40,24 +41,29 @@ export interface StoredLock {
 export function parseLock(keyspace: Keyspace, entry: KeyValue): StoredLock;
 export function parseLock(keyspace: Keyspace, entry: KeyValue | undefined): StoredLock | undefined;
 export function parseLock(keyspace: Keyspace, entry: KeyValue | undefined): StoredLock | undefined {
-  return (
-    entry && {
-      ...keyspace.parseLock(entry.key),
-      name: entry.key,
-      value: decodeJson(entry) as LockValue,
-      createRevision: BigInt(entry.create_revision),
-      modRevision: BigInt(entry.mod_revision),
-      leaseId: entry.lease,
-    }
-  );
+  if (!entry) return undefined;
+  const value = decodeJson(entry) as LockValue;
+  return {
+    name: entry.key,
+    key: keyspace.keyOfLock(entry.key),
+    holder: value.holder,
+    value,
+    createRevision: BigInt(entry.create_revision),
+    modRevision: BigInt(entry.mod_revision),
+    leaseId: entry.lease,
+  };
 }
 
+/** The entry of this holder, of those of its key. */
+export const findLock = (keyspace: Keyspace, entries: readonly KeyValue[], holder: string) =>
+  entries.map((entry) => parseLock(keyspace, entry)).find((lock) => lock.holder === holder);
+
 export const valueOf = (
-  { instance, leaseMs, tokenCount = 1 }: AcquireRequest,
+  { holder, instance, leaseMs, tokenCount = 1 }: AcquireRequest,
   isHeld: boolean,
 ): LockValue => ({
   ...(isHeld && { isHeld }),
-  ...{ instance, leaseMs, tokenCount, sinceMs: Math.floor(systemClock.wallMs()) },
+  ...{ holder, instance, leaseMs, tokenCount, sinceMs: Math.floor(systemClock.wallMs()) },
 });
 
 export const encodeValue = (value: LockValue): Buffer => Buffer.from(JSON.stringify(value));

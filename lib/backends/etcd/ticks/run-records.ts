@@ -5,9 +5,8 @@ import type { Keyspace } from '../keyspace.js';
 import type { StoredLock } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
 import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
-import { isUnchanged, put, remove, removedBy } from '../rpc/operations.js';
+import { isUnchanged, put, remove, transaction, wasCreatedAt } from '../rpc/operations.js';
 import { type TickSnapshot, readSnapshot } from './tick-snapshot.js';
-import { parseLock } from '../locks/stored-lock.js';
 
 /** Records what becomes of the newest run of a key. */
 export class RunRecords {
@@ -20,27 +19,23 @@ export class RunRecords {
   }
 
   /**
-   * Ends the run and releases its lock in one step. It counts after the lease, too, unless the key was granted again.
-   * Returns whether it was this run, or a lock without a run.
+   * Ends the run and releases its lock in one step. It counts after the lease, too, unless the key was granted again. Returns
+   * whether it was this run.
    */
   async end({ key, holder }: ReleaseRequest, timeoutMs: number): Promise<boolean> {
     const deadline = deadlineIn(timeoutMs);
-    const name = this.#keyspace.lock(key, holder);
     for (;;) {
       const { record, revision, oldest } = await this.#read(key, deadline);
-      const isHolder = oldest?.value.isHeld === true && oldest.holder === holder;
-      const isRun = record?.holder === holder && (isHolder || oldest?.value.isHeld !== true);
-      const release = remove({ key: name });
-      if (!isRun) {
-        const request = { compare: [], success: [release] };
-        const { responses } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
-        return parseLock(this.#keyspace, removedBy(responses[0])[0])?.value.isHeld ?? false;
-      }
+      const held = oldest?.value.isHeld ? oldest : undefined;
+      const isOther = held !== undefined && held.holder !== holder;
+      if (record?.holder !== holder || isOther) return false;
       const { holder: _, ...rest } = record;
       const ended = { ...rest, attempt: 0, aliveUntilMs: Math.floor(systemClock.wallMs()) };
+      const release =
+        held && transaction([wasCreatedAt(held.name, held.createRevision)], [remove({ key: held.name })]);
       const request = {
         compare: [isUnchanged(this.#keyspace.tick(key), revision)],
-        success: [put(this.#keyspace.tick(key), encodeTickRecord(ended)), release],
+        success: [put(this.#keyspace.tick(key), encodeTickRecord(ended)), ...(release ? [release] : [])],
       };
       const { succeeded } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
       if (succeeded) return true;

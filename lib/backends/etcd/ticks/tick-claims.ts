@@ -12,6 +12,7 @@ import {
 } from '../../../core/tick-record.js';
 import { decodeJson } from '../stored-json.js';
 import type { Keyspace } from '../keyspace.js';
+import type { EntryNames } from '../locks/entry-names.js';
 import type { LockExtension } from '../locks/lock-extension.js';
 import type { OwnEntries } from '../locks/own-entries.js';
 import { encodeValue, firstTokenOf, valueOf } from '../locks/stored-lock.js';
@@ -26,6 +27,7 @@ import { type TickSnapshot, readSnapshot } from './tick-snapshot.js';
 interface TickClaimsParts {
   readonly connection: EtcdConnection;
   readonly keyspace: Keyspace;
+  readonly names: EntryNames;
   readonly sessions: Sessions;
   readonly ownEntries: OwnEntries;
   readonly extension: LockExtension;
@@ -117,9 +119,10 @@ export class TickClaims {
 
   /** Returns `undefined` if the key has changed meanwhile. */
   async #tryClaim(request: TickRequest, deadline: Deadline): Promise<AcquireResult | undefined> {
-    const { keyspace, extension } = this.#parts;
+    const { names, extension } = this.#parts;
     const { key, holder, leaseMs, tick } = request;
-    await this.#waitUntilDeleted(keyspace.lock(key, holder), deadline);
+    const name = names.find(key, holder);
+    if (name) await this.#waitUntilDeleted(name, deadline);
     const snapshot = await this.#read(key, deadline);
     const { record, oldest } = snapshot;
     if (oldest?.holder === holder && oldest.value.isHeld) {
@@ -138,10 +141,10 @@ export class TickClaims {
   }
 
   async #sendClaim(request: TickRequest, claim: Claim): Promise<AcquireResult | undefined> {
-    const { keyspace, sessions, ownEntries } = this.#parts;
-    const name = keyspace.lock(request.key, request.holder);
+    const { names, sessions, ownEntries } = this.#parts;
     const session = sessions.get(request.leaseMs);
     await session.prepare(request.leaseMs, claim.deadline.leftMs);
+    const name = names.nameOf(request.key, request.holder);
     if (this.#isEnding(name)) return undefined;
     return ownEntries.whileInFlight([name], () => this.#transactClaim(request, { ...claim, name, session }));
   }
