@@ -6,7 +6,7 @@ interface NamedEntry {
   readonly id: string;
   readonly name: Buffer;
   readonly key: string;
-  /** It tells the names of one key apart. */
+  /** Different for each name of a key that is in use. */
   readonly number: number;
   /** As of {@link EntryNames.startAnew}. */
   readonly generation: string;
@@ -15,7 +15,7 @@ interface NamedEntry {
 /**
  * The names of the entries of this process in etcd. A later acquisition of a key gets the name of an earlier one. Otherwise each
  * acquisition would leave a deleted name, which etcd keeps in its index until its history is compacted, and reads whenever it
- * looks for the entries of the key: with new names, the 10,000th lock of a key takes three times as long as the first.
+ * looks for the entries of the key.
  *
  * A name is free only when no request can create its entry any more.
  */
