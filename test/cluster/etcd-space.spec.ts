@@ -102,9 +102,7 @@ it('a grant that etcd refused for its space, although it had taken effect, ends 
   expect(result?.kind).toBe('unknown');
   expect(result).not.toHaveProperty('wasSent');
   const isInStore = async () => {
-    const { responses } = await onEtcd(server.url, [
-      read({ key: etcdKeys.lock('refused', acquisition.holder) }),
-    ]);
+    const { responses } = await onEtcd(server.url, [read(etcdKeys.locksOf('refused'))]);
     return keysOf(responses[0]).length > 0;
   };
   expect(await isInStore()).toBe(true);
