@@ -6,8 +6,7 @@ import { mayOverlap, ownStoreKey, possibleStoreKeys } from './tick-keys.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
 import { createTick } from './plan/tick-calculator.js';
-import { readRunHistory } from './run-record.js';
-import { type CronRunRecord, type StoredRun, runIdOf } from './run-record.js';
+import { type CronRunRecord, type StoredRun, readRunHistory, runIdOf } from './run-record.js';
 
 /** The state of a job in the whole cluster. In JSON, fencing tokens are strings. */
 export interface JobInfo {

@@ -11,8 +11,7 @@ import { mayOverlap } from './tick-keys.js';
 import { buildClaimParams } from './claim-params.js';
 import { type Job, isPlanned, retriesDeadRuns } from './job.js';
 import { createTick } from './plan/tick-calculator.js';
-import { readRunHistory } from './run-record.js';
-import { type CronRunRecord, runIdOf } from './run-record.js';
+import { type CronRunRecord, readRunHistory, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';
 
 /** How a call waits for another one that has not begun its run yet. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { DataSourceOptions } from 'typeorm';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import type { Locks } from '../../lib/core/locks.js';
 import { slowProxy } from '../faults/injection/slow-proxy.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { onceReachable } from '../support/once-reachable.js';
@@ -14,6 +15,9 @@ const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
+
+const holdAll = (locks: Locks) =>
+  Promise.all(Array.from({ length: MAX_PERMITS }, () => locks.acquire('pdf', { permits: MAX_PERMITS })));
 
 /** A connection sends its statements one after the other, so each of them costs a round trip. */
 describe.each(sqlServers)('a distant %s', (_, storeOf) => {
@@ -55,8 +59,7 @@ describe.each(sqlServers)('a distant %s', (_, storeOf) => {
     'finds all holders of a key with many permits',
     async () => {
       const { near, distant } = await locksAt(200);
-      const held = Array.from({ length: MAX_PERMITS }, () => near.acquire('pdf', { permits: MAX_PERMITS }));
-      await Promise.all(held);
+      await holdAll(near);
       expect((await distant.inspect('pdf'))?.holders).toHaveLength(MAX_PERMITS);
     },
     LIMIT_MS,
@@ -66,8 +69,7 @@ describe.each(sqlServers)('a distant %s', (_, storeOf) => {
     'says that all permits are taken, instead of that it cannot be reached',
     async () => {
       const { near, distant } = await locksAt(60);
-      const held = Array.from({ length: MAX_PERMITS }, () => near.acquire('pdf', { permits: MAX_PERMITS }));
-      await Promise.all(held);
+      await holdAll(near);
       const tryIt = () => distant.tryAcquire('pdf', { permits: MAX_PERMITS });
       expect(await onceReachable(tryIt)).toBeNull();
     },

@@ -2,8 +2,7 @@ import type { Locks } from '../../core/locks.js';
 import { type PlannedJob, retriesDeadRuns } from '../job.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
 import { listNewestTicks } from '../plan/newest-ticks.js';
-import { readRunHistory } from '../run-record.js';
-import type { StoredRun } from '../run-record.js';
+import { type StoredRun, readRunHistory } from '../run-record.js';
 import { mayOverlap } from '../tick-keys.js';
 import { readVerdict } from './read-verdict.js';
 

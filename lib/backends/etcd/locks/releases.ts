@@ -115,12 +115,11 @@ export class Releases {
     deadline: Deadline,
   ): Promise<ReleaseResult> {
     const { keyspace } = this.#parts;
-    const { key, holder } = request;
-    const found = findLock(keyspace, keysOf(response), holder);
+    const found = findLock(keyspace, keysOf(response), request.holder);
     const removed = found
       ? await this.#removeFound(found, deadline)
       : parseLock(keyspace, removedBy(response?.response_txn?.responses[0])[0]);
-    this.#forget(this.#parts.names.find(key, holder), removed);
+    this.#forget(request, removed !== undefined);
     if (!removed?.value.isHeld) return { kind: 'gone' };
     await this.#recordRelease(removed, deadline);
     return { kind: 'released' };
@@ -144,10 +143,11 @@ export class Releases {
     return undefined;
   }
 
-  #forget(name: Buffer | undefined, removed: StoredLock | undefined): void {
-    const { ownEntries } = this.#parts;
+  #forget({ key, holder }: ReleaseRequest, isRemoved: boolean): void {
+    const { names, ownEntries } = this.#parts;
+    const name = names.find(key, holder);
     if (!name) return;
-    if (removed) ownEntries.remove(name);
+    if (isRemoved) ownEntries.remove(name);
     else ownEntries.removeUnlessInDoubt(name);
     ownEntries.freeUnused(name);
   }
@@ -165,16 +165,13 @@ export class Releases {
 
   async #endRun({ index, request }: IndexedRelease, timeoutMs: number, report: Report): Promise<void> {
     const deadline = deadlineIn(timeoutMs);
-    const { names, ownEntries, runRecords } = this.#parts;
     try {
-      const hasEnded = await runRecords.end(request, timeoutMs);
+      const hasEnded = await this.#parts.runRecords.end(request, timeoutMs);
       if (!hasEnded) {
         await this.#releaseAll([{ index, request }], deadline.leftMs, report);
         return;
       }
-      const name = names.find(request.key, request.holder);
-      if (name) ownEntries.remove(name);
-      if (name) ownEntries.freeUnused(name);
+      this.#forget(request, true);
       report(index, { kind: 'released' });
     } catch (cause) {
       report(index, resultOfError(cause));

@@ -105,12 +105,14 @@ const readRows = async (session: Session, run: RunStatement, keys: readonly Buff
   (await run(session, 'readRows', keys.length, keys)) as readonly Row[];
 
 async function snapshotsByKey(session: Session, run: RunStatement, keys: readonly string[]) {
-  const rows = await readRows(session, run, padToBucketSize(keys.map(bytes)));
-  return new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+  return snapshotsFrom(await readRows(session, run, padToBucketSize(keys.map(bytes))));
 }
 
+const snapshotsFrom = (rows: readonly Row[]) =>
+  new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+
 function acquisitionsFrom(requests: readonly AcquireRequest[], rows: readonly Row[]): Acquisitions {
-  const snapshots = new Map(rows.map((row) => [textFrom(row.key), snapshotFrom(row)]));
+  const snapshots = snapshotsFrom(rows);
   const results = requests.map((request) => {
     const snapshot = snapshots.get(request.key);
     if (!snapshot?.row) return undefined;
