@@ -8,6 +8,9 @@ const ISOLATED = [
   'test/simulation/simulation.spec.ts',
 ];
 
+/** Several processes each, and servers that stop: most of the time of all specs. */
+const CLUSTER = 'test/cluster/**/*.spec.ts';
+
 const MODELS = 'test/models/models.spec.ts';
 
 export default defineConfig({
@@ -39,11 +42,13 @@ export default defineConfig({
         test: {
           name: 'shared',
           include: ['test/**/*.spec.ts'],
-          exclude: [...configDefaults.exclude, '**/dist/**', ...ISOLATED, MODELS],
+          exclude: [...configDefaults.exclude, '**/dist/**', ...ISOLATED, CLUSTER, MODELS],
           isolate: false,
         },
       },
       { extends: true, test: { name: 'isolated', include: ISOLATED, isolate: true } },
+      // `npm run test:cluster`.
+      { extends: true, test: { name: 'cluster', include: [CLUSTER], isolate: false } },
       // Not part of `npm test`: no code of the library is in them.
       { extends: true, test: { name: 'models', include: [MODELS] } },
     ],

@@ -14,7 +14,7 @@ const { shortest, longest, every } = new Command()
   .parse()
   .opts<{ readonly shortest: number; readonly longest: number; readonly every: number }>();
 
-const suite = execa('npm', ['test'], { stdio: 'inherit', reject: false });
+const suite = execa('npm test && npm run test:cluster', { shell: true, stdio: 'inherit', reject: false });
 const ended = once(suite, 'exit').then(() => true);
 const hasEnded = (waitMs: number) => Promise.race([ended, sleep(waitMs, false, { ref: false })]);
 while (!(await hasEnded(every * (0.5 + Math.random())))) {
