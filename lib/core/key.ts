@@ -19,7 +19,7 @@ export function checkKey(key: unknown): asserts key is string {
     const isLong = typeof key === 'string' && key.length > 0;
     const remedy = isLong ? 'Shorten it, or hash its long part' : `Name what is locked, such as 'order:42'`;
     throw new LockConfigError(
-      `Expected a key of 1 to ${MAX_KEY_LENGTH} characters, got ${formatValue(key)}. ${remedy}.`,
+      `Expected the key to be a text of 1 to ${MAX_KEY_LENGTH} characters, got ${formatValue(key)}. ${remedy}.`,
     );
   }
   if (!isStorable(key)) {

@@ -29,13 +29,6 @@ export function injectProperty(prototype: object, token: PropertyToken, location
   Inject(token)(prototype, token);
   Object.defineProperty(prototype, token, {
     configurable: true,
-    get(this: object) {
-      const text = Symbol.keyFor(token);
-      throw new LockConfigError(
-        `${location}: this ${this.constructor.name} was not created by Nest, is still being constructed, or is frozen, so it has no locks (${text}). Let Nest create it, or in a ` +
-          `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${this.constructor.name}] }).`,
-      );
-    },
     set(this: object, service: unknown) {
       Object.defineProperty(this, token, { value: service, configurable: true, writable: true });
     },
@@ -49,7 +42,15 @@ export function injectProperty(prototype: object, token: PropertyToken, location
  * @throws LockConfigError if nothing has filled the property, or the object has none
  */
 export function readProperty(instance: unknown, token: PropertyToken, location: string): unknown {
-  if (isObject(instance) && token in instance) return (instance as Record<PropertyToken, unknown>)[token];
+  if (isObject(instance) && token in instance) {
+    const service = (instance as Record<PropertyToken, unknown>)[token];
+    if (service !== undefined) return service;
+    const type = instance.constructor.name;
+    throw new LockConfigError(
+      `${location}: this ${type} was not created by Nest, is still being constructed, or is frozen, so it has no locks (${Symbol.keyFor(token)}). Let Nest create it, or in a ` +
+        `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${type}] }).`,
+    );
+  }
   throw new LockConfigError(
     `${location}: expected an instance of its class, got ${formatValue(instance)}, so there are no locks. Call it as a method ` +
       `of its provider. If it was copied to another class, as by applyMixins(), let that class inherit it with extends, or ` +

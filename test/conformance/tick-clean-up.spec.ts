@@ -95,6 +95,25 @@ describe.each<[name: string, storeOf: () => Store]>([
   });
 });
 
+describe.each(stores)('the repair of docs/guarantees.md for a clock that ran ahead, on %s', (_, storeOf) => {
+  it('ends a pause at once, and a new pause is kept with a tick, so that the row is not idle', async () => {
+    const store = storeOf();
+    const backend = backendOn(store);
+    const stranger = await new DataSource(dataSourceOptions(store)).initialize();
+    const key = `lock/job:${randomUUID()}`;
+    const state = () => backend.readTicks(key, LIMIT_MS);
+    await backend.setPaused(key, true, LIMIT_MS);
+    const column = stranger.driver.escape('key');
+    await stranger.query(`UPDATE distributed_lock SET tick = NULL WHERE ${column} = '${key}'`);
+    expect(await state()).toMatchObject({ claimed: undefined });
+    expect((await state()).isPaused ?? false).toBe(false);
+    await backend.setPaused(key, true, LIMIT_MS);
+    expect(await state()).toMatchObject({ isPaused: true, claimed: { attempt: 0 } });
+    await stranger.destroy();
+    await backend.close();
+  });
+});
+
 describe('the ticks that may overlap, on redis', () => {
   it('expire by themselves, and other ticks are kept', async () => {
     const backend = backendOn(redisStore());

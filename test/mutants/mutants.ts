@@ -1055,6 +1055,50 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/job-options'],
   },
   {
+    title: 'a pause without a tick counts, and is cleaned up with its row (SQL)',
+    file: 'lib/backends/typeorm/table/lock-row.ts',
+    find: 'const isPaused = claimed !== undefined && row !== undefined &&',
+    replace: 'const isPaused = row !== undefined &&',
+    specs: ['test/conformance/tick-clean-up'],
+  },
+  {
+    title: 'a waiter whose signal cannot be listened to stays in the queue',
+    file: 'lib/core/waiting/waiter.ts',
+    find: `    this.#listen();
+    this.#queueNode = queue.add(this);`,
+    replace: `    this.#queueNode = queue.add(this);
+    this.#listen();`,
+    specs: ['test/unit/core/waiting/waiter'],
+  },
+  {
+    title: 'an automatic mock counts as an Observable',
+    file: 'lib/decorators/reject-stream.ts',
+    find: "if (has('nestjs-distributed-lock:no-such-method')) return undefined;",
+    replace: '',
+    specs: ['test/unit/decorators/reject-stream'],
+  },
+  {
+    title: 'rows: a fenced read writes its token into several rows',
+    file: FENCED_WRITE,
+    find: 'if (needsSingleRow && found.length > 1) throw severalRowsError(request);',
+    replace: '',
+    specs: ['test/resource/fenced-find-one'],
+  },
+  {
+    title: 'rows: a fenced read writes its token into several rows (SQLite)',
+    file: FENCED_WRITE,
+    find: 'if (request.needsSingleRow) refusals.push(buildSecondRowQuery(manager, request));',
+    replace: '',
+    specs: ['test/resource/fenced-find-one'],
+  },
+  {
+    title: 'rows: a fenced write leaves the embedded object of its token unwritten',
+    file: 'lib/backends/typeorm/rows/fenced-rows.ts',
+    find: 'checkTokenParent(column, values);\n',
+    replace: '',
+    specs: ['test/resource/embedded'],
+  },
+  {
     title: 'a paused tick is granted',
     file: 'lib/core/tick.ts',
     find: "if (state.isPaused) return refused('paused');",

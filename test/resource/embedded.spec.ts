@@ -221,6 +221,14 @@ describe.each(databases)('on %s', (_, storeOf) => {
     });
   });
 
+  it('a fenced update refuses null in place of the embedded object of the token', async () => {
+    const id = await newWhole(database);
+    const update = fencedUpdate(database, Whole, { id }, { part: null as unknown as Part }, 9n);
+    await expect(update).rejects.toThrow('Expected values.part to be an object, got null');
+    expect(await fencedUpdate(database, Whole, { id }, { part: { label: 'next' } }, 8n)).toBe(true);
+    expect(await readWhole(database, id)).toMatchObject({ part: { label: 'next', secret: 'kept' } });
+  });
+
   it('an optimistic update writes null for a relation that is set to null, even if it has a column of its own', async () => {
     const id = newId();
     await database.manager.insert(Owned, { id, ownerId: 1, friend: { id: 2 } });

@@ -1,10 +1,24 @@
 import { describe, expect, it } from 'vitest';
-import { Column, type DataSource, DeleteDateColumn, Entity, In, IsNull, Not, PrimaryColumn } from 'typeorm';
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  type EntityManager,
+  Equal,
+  In,
+  IsNull,
+  Not,
+  PrimaryColumn,
+} from 'typeorm';
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { sqlServers } from '../support/stores.js';
+import { until } from '../support/until.js';
+import { beforeStatement } from './before-statement.js';
 import { databases, strictDatabases, tablesOn } from './databases.js';
 import { ORDERS, runInOrder } from './interleavings.js';
+import { waitersFor } from './sessions.js';
 
 @Entity()
 class Account {
@@ -33,6 +47,14 @@ const newAccount = async ({ manager }: DataSource): Promise<number> => {
   await manager.insert(Account, { id: nextId, name: `account ${nextId}` });
   return nextId;
 };
+
+const prefixOf = ({ options }: DataSource) => String(options.entityPrefix);
+
+/** A table without an entity. */
+const ledgerOf = (database: DataSource) => ({
+  table: `${prefixOf(database)}ledger`,
+  fencingToken: 'lock_token',
+});
 
 const countOf = async ({ manager }: DataSource, id: number) =>
   (await manager.findOneByOrFail(Account, { id })).count;
@@ -117,11 +139,11 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
   });
 
   it('needs no entity', async () => {
-    const table = `${database.options.entityPrefix}ledger`;
+    const fenced = ledgerOf(database);
+    const { table } = fenced;
     await database.query(`CREATE TABLE ${table} (id INT PRIMARY KEY, amount INT, lock_token BIGINT)`);
     try {
       await database.query(`INSERT INTO ${table} VALUES (1, 100, NULL)`);
-      const fenced = { table, fencingToken: 'lock_token' };
       expect(await fencedFindOne(database, fenced, { id: 1 }, HUGE)).toMatchObject({ id: 1, amount: 100 });
       await expect(fencedFindOne(database, fenced, { id: 1 }, HUGE - 1n)).rejects.toThrow(LockLostError);
       expect(await fencedFindOne(database, fenced, { id: 2 }, HUGE)).toBeNull();
@@ -165,9 +187,57 @@ describe.each([...databases, ...strictDatabases])('a fenced read on %s', (_, sto
   });
 });
 
+// MySQL and MariaDB lock all rows that they read, so none begins to match.
+describe.each(databases.filter(([name]) => !['mariadb', 'mysql'].includes(name)))(
+  'a fenced read on %s',
+  (_, storeOf) => {
+    let database: DataSource;
+    tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+    it('writes no token into a second row that begins to match meanwhile', async () => {
+      const [id, other] = [await newAccount(database), await newAccount(database)];
+      await database.manager.update(Account, { id }, { count: id });
+      const runner = database.createQueryRunner();
+      beforeStatement(runner, 'UPDATE', () => database.manager.update(Account, { id: other }, { count: id }));
+      const reading = fencedFindOne(runner.manager, Account, { count: id }, 9n);
+      // SQLite sees both rows in its only statement.
+      await reading.catch((error: unknown) => expect(error).toBeInstanceOf(LockConfigError));
+      await runner.release();
+      expect(await fencedUpdate(database, Account, { id: other }, {}, 8n)).toBe(true);
+    });
+  },
+);
+
 describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened));
+
+  it.each<[string, (manager: EntityManager, id: number, token: bigint) => Promise<unknown>]>([
+    ['its id', (manager, id, token) => fencedFindOne(manager, Account, { id }, token)],
+    ['an operator', (manager, id, token) => fencedFindOne(manager, Account, { id: Equal(id) }, token)],
+    ['its name', (manager, id, token) => fencedFindOne(manager, Account, { name: `account ${id}` }, token)],
+    [
+      'the id in a table without an entity',
+      (manager, id, token) => fencedFindOne(manager, ledgerOf(database), { id }, token),
+    ],
+  ])('a fenced read by %s waits before it decides what later reads see', async (_, read) => {
+    const [id, other] = [await newAccount(database), await newAccount(database)];
+    const { table } = ledgerOf(database);
+    await database.query(`CREATE TABLE ${table} (id INT PRIMARY KEY, lock_token BIGINT)`);
+    await database.query(`INSERT INTO ${table} VALUES (${id}, NULL)`);
+    let seen: Promise<number> | undefined;
+    await database.transaction(async (manager) => {
+      await read(manager, id, 5n);
+      seen = database.transaction(async (next) => {
+        await read(next, id, 6n);
+        return (await next.findOneByOrFail(Account, { id: other })).count;
+      });
+      await until(async () => (await waitersFor(database, prefixOf(database))).length > 0);
+      await manager.update(Account, { id: other }, { count: 1 });
+    });
+    expect(await seen).toBe(1);
+    await database.query(`DROP TABLE ${table}`);
+  });
 
   it('a fenced read sees what others have written since the first read, and the next holder waits', async () => {
     const id = await newAccount(database);

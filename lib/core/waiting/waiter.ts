@@ -108,7 +108,12 @@ export class Waiter<Outcome = LockHandle> {
 
   /** Joins the queue until its outcome is decided. */
   enter(queue: LinkedList<Waiter<Outcome>>): void {
+    // First, since it throws for a signal of another runtime: nobody would take the lock that a queued waiter gets.
+    this.#listen();
     this.#queueNode = queue.add(this);
+  }
+
+  #listen(): void {
     const { signal } = this.params;
     if (!signal) return;
     const onAbort = () => this.#owner.reject(this, signal.reason);

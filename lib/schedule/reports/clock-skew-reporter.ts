@@ -72,4 +72,4 @@ export class ClockSkewReporter {
 const futureClaimWarning = ({ key }: Job) =>
   `Ticks of the job "${key}" are skipped: its newest claimed tick is later than the store's clock, which happens when clocks ` +
   `ran ahead and were set back. Ticks run again when that clock has caught up. If that takes too long, give the job another key, or see ` +
-  `"A clock that ran ahead" in docs/guarantees.md.`;
+  `"Jobs and leaders" in docs/guarantees.md.`;

@@ -128,6 +128,11 @@ it.each<[string, readonly PropertyKey[], object]>([
   expect(called).toEqual([]);
 });
 
+it('an automatic mock, which has each method that it is asked for, passes', () => {
+  const mock = new Proxy({}, { get: (_, name) => (name === 'then' ? undefined : () => undefined) });
+  expect(rejectStream(mock, 'place')).toBe(mock);
+});
+
 it('nothing is called on an async iterable that is no iterator and no cursor', () => {
   const { entity, called } = entityWith([], { [Symbol.asyncIterator]: rows });
   expect(refuse(entity)).toThrow(/got an async iterable/);

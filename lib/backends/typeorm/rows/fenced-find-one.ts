@@ -1,7 +1,6 @@
 import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
-import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
-import { type Database, describeRows, managerOf, newestRowsOptions } from './database.js';
+import { type Database, managerOf, newestRowsOptions } from './database.js';
 import {
   type FencedTable,
   TOKEN_PARAMETER,
@@ -67,27 +66,13 @@ export async function fencedFindOne(
   return onPrimary(database, async (manager) => {
     const request = { rows: fencedRows(manager, target), where, token, lock };
     request.rows.checkUnchanged(where);
-    await throwIfSeveral(manager, request);
-    if (!(await writeFenced(manager, request, {}))) return null;
+    if (!(await writeFenced(manager, { ...request, needsSingleRow: true }, {}))) return null;
     const row = await retryOnConflict(manager, () => readWithToken(manager, request));
     // The row was deleted since, or has a newer token.
     if (!row) await checkNewestToken(manager, request);
     else request.rows.checkId(row);
     return row;
   });
-}
-
-/** @throws LockConfigError if several rows match */
-async function throwIfSeveral(manager: EntityManager, { rows, where }: FencedRequest): Promise<void> {
-  if (rows.isSingleRow(where)) return;
-  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
-  query.select('1', 'found').limit(2);
-  rows.addConditions(query, where);
-  const found = await retryOnConflict(manager, () => query.cache(false).getRawMany());
-  if (found.length < 2) return;
-  throw new LockConfigError(
-    `Expected a condition that one row meets, got ${describeRows(rows.name, where)}, which several do. Name the row by its id.`,
-  );
 }
 
 async function readWithToken(

@@ -76,6 +76,7 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     idColumns: metadata.primaryColumns.map(({ databaseName }) => databaseName),
     setWithToken(update, values, token) {
       if (column.getEntityValue(values) !== undefined) throw tokenGivenError(column.propertyPath);
+      checkTokenParent(column, values);
       update.set(mergeDeep(values, column.createValueMap(token)));
       allowTokenUpdate(update, column);
     },
@@ -96,6 +97,18 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
         return value !== undefined && !isFindOperator(value);
       }),
   };
+}
+
+/** @throws LockConfigError for `null` in place of the embedded object of the token: its other columns would be left unwritten */
+function checkTokenParent({ embeddedMetadata, propertyPath }: ColumnMetadata, values: object): void {
+  let parent: unknown = values;
+  for (const { propertyName } of embeddedMetadata?.embeddedMetadataTree ?? [])
+    parent = (Object(parent) as ObjectLiteral)[propertyName];
+  if (parent !== null) return;
+  const path = propertyPath.split('.').slice(0, -1).join('.');
+  throw new LockConfigError(
+    `Expected values.${path} to be an object, got null. It has the fencing token: set its other columns to null one by one.`,
+  );
 }
 
 /** @throws LockConfigError unless the entity has exactly one */

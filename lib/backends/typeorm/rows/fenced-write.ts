@@ -1,4 +1,5 @@
 import type { EntityManager, ObjectLiteral, QueryRunner, UpdateQueryBuilder } from 'typeorm';
+import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
 import {
   describeRows,
@@ -26,6 +27,8 @@ export interface FencedRequest {
   readonly where: object;
   readonly token: bigint;
   readonly lock: Fence;
+  /** Nothing is written if several rows match. */
+  readonly needsSingleRow?: boolean;
 }
 
 /**
@@ -33,6 +36,7 @@ export interface FencedRequest {
  *
  * @returns `false` if no row matches
  * @throws LockLostError if one of the rows has a newer token
+ * @throws LockConfigError if several rows match although the request needs a single one
  */
 export function writeFenced(
   manager: EntityManager,
@@ -75,9 +79,10 @@ async function writeAllInTransaction(
  * meanwhile could have a newer token.
  */
 async function writeAll(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
-  const { rows, where, token, lock } = request;
+  const { rows, where, token, lock, needsSingleRow } = request;
   const write = buildUpdate(manager, request, values);
   const found = await lockedRows(manager, request);
+  if (needsSingleRow && found.length > 1) throw severalRowsError(request);
   const newestToken = found.reduce((one, { token }) => (one > token ? one : token), 0n);
   if (newestToken > token) throw staleTokenError(lock, describeRows(rows.name, where), newestToken);
   if (found.length === 0) return false;
@@ -90,8 +95,11 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
   return true;
 }
 
-/** Locks all rows that match against writes of others until the transaction ends. A table without an entity has no ids. */
-async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest) {
+/**
+ * Locks the rows that match against writes of others until the transaction ends: all of them, or the first two if one is needed.
+ * A table without an entity has no ids.
+ */
+async function lockedRows(manager: EntityManager, { rows, where, needsSingleRow }: FencedRequest) {
   const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
   const column = `${query.escape('fenced')}.${query.escape(rows.tokenColumn)}`;
   query.select(`CAST(${column} AS ${tokenCastsOf(manager).asText})`, 'token');
@@ -101,6 +109,7 @@ async function lockedRows(manager: EntityManager, { rows, where }: FencedRequest
   query.setLock(isMysql(manager) ? 'pessimistic_write' : 'for_no_key_update');
   // In MySQL a SELECT without a limit has the one of the session (sql_select_limit), and would leave out rows.
   if (isMysql(manager)) query.limit(Number.MAX_SAFE_INTEGER);
+  if (needsSingleRow) query.limit(2);
   const found = await query.cache(false).getRawMany<{ token: string | null; id?: string }>();
   return found.map(({ token, id }) => ({ token: BigInt(token ?? 0), id }));
 }
@@ -120,12 +129,30 @@ async function writeAllInOneStatement(
   request: FencedRequest,
   values: object,
 ): Promise<boolean> {
-  const newer = buildTokenQuery(manager, request, '>');
-  const query = buildUpdate(manager, request, values, newer.getParameters());
-  query.andWhere(`NOT EXISTS (${newer.getQuery()})`);
+  const refusals = [buildTokenQuery(manager, request, '>')];
+  if (request.needsSingleRow) refusals.push(buildSecondRowQuery(manager, request));
+  // Built from the same condition, so the parameters of one name have the same value.
+  const parameters = Object.assign({}, ...refusals.map((query) => query.getParameters())) as ObjectLiteral;
+  const query = buildUpdate(manager, request, values, parameters);
+  for (const refusal of refusals) query.andWhere(`NOT EXISTS (${refusal.getQuery()})`);
   if ((await executeRepeatedUpdate(manager, query)).affected) return true;
+  if (request.needsSingleRow && (await buildSecondRowQuery(manager, request).getRawOne()))
+    throw severalRowsError(request);
   await checkNewestToken(manager, request);
   return false;
+}
+
+const severalRowsError = ({ rows, where }: FencedRequest) =>
+  new LockConfigError(
+    `Expected a condition that one row meets, got ${describeRows(rows.name, where)}, which several do. Name the row by its id.`,
+  );
+
+/** Finds a row if at least two match. */
+function buildSecondRowQuery(manager: EntityManager, { rows, where }: FencedRequest) {
+  const query = manager.createQueryBuilder().from(rows.target, 'fenced').withDeleted();
+  query.select('1', 'found').limit(1).offset(1).cache(false);
+  rows.addConditions(query, where);
+  return query;
 }
 
 function buildUpdate(

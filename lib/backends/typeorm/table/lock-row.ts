@@ -95,7 +95,8 @@ export function tickStateFrom({ nowUs, row }: LockRowSnapshot): TickState {
   const nowMs = nowUs / 1_000;
   const attempt = (row?.attempt ?? 0) % PAUSED_ATTEMPT;
   const claimed = row && row.tickMs !== null ? { tickMs: row.tickMs, attempt } : undefined;
-  const isPaused = row !== undefined && row.attempt >= PAUSED_ATTEMPT;
+  // A person has removed the tick, and with it the pause: a row without a tick is cleaned up.
+  const isPaused = claimed !== undefined && row !== undefined && row.attempt >= PAUSED_ATTEMPT;
   // After a release `acquiredAtUs` is the time of the release.
   const aliveUntilMs = Math.max(untilMs, (row?.acquiredAtUs ?? 0) / 1_000);
   return { nowMs, claimed, heldForMs: untilMs - nowMs, aliveUntilMs, ...(isPaused && { isPaused }) };

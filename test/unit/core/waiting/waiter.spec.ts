@@ -29,6 +29,19 @@ describe('acquire of a taken key', () => {
     expect((await waiting).isValid()).toBe(true);
   });
 
+  it('leaves nobody in the queue if its signal cannot be listened to', async () => {
+    const { ours, theirs } = lockFixture();
+    const held = await theirs.acquire('key');
+    const { signal } = new AbortController();
+    signal.addEventListener = () => {
+      throw new TypeError('foreign');
+    };
+    await expect(ours.acquire('key', { signal })).rejects.toThrow('foreign');
+    const next = ours.acquire('key');
+    await held.release();
+    expect((await next).isValid()).toBe(true);
+  });
+
   it('rejects with LockTimeoutError after waitMs, not earlier', async () => {
     const { clock, ours, theirs, eventNames } = lockFixture();
     await theirs.acquire('key');
