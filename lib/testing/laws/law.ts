@@ -166,6 +166,21 @@ export class BackendClient {
     return result.remainingMs;
   }
 
+  /**
+   * Tries until it sees that the lease of the holder lasts for longer than this. As long as a server of a quorum is late, other
+   * processes may see an earlier end.
+   */
+  async expectTakenForOver(key: string, longerThanMs: number): Promise<void> {
+    const untilMs = systemClock.monotonicMs() + MAX_STANDSTILL_MS;
+    for (;;) {
+      const remainingMs = await this.expectTaken(createAcquisitionId(key));
+      if (remainingMs > longerThanMs) return;
+      const text = `expected the lease to last for more than ${longerThanMs} ms, got ${remainingMs}`;
+      assert(systemClock.monotonicMs() < untilMs, text);
+      await sleep(10);
+    }
+  }
+
   /** Retries until the lease of the current holder has ended. Returns the fencing token of the grant. */
   async acquireOnceFree(acquisition: AcquisitionId, options: AcquireSettings = {}): Promise<bigint> {
     for (;;) {
