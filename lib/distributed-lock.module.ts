@@ -35,7 +35,11 @@ export class DistributedLockModule implements OnModuleInit {
   /** Wrong options fail the boot. One `LockConfigError` lists all of them. */
   static forRoot(options: DistributedLockModuleOptions): DynamicModule {
     const { name, isGlobal, ...rest } = { ...options };
-    return createDynamicModule({ name, isGlobal }, { providers: [createOptionsProvider(() => rest)] });
+    const resolved = {
+      provide: RESOLVED_OPTIONS,
+      useFactory: () => resolveModuleOptions(rest, IDENTITY_NAMES),
+    };
+    return createDynamicModule({ name, isGlobal }, { providers: [resolved] });
   }
 
   /**
@@ -71,7 +75,8 @@ export class DistributedLockModule implements OnModuleInit {
   }
 }
 
-const ASYNC_OPTIONS = ['name', 'isGlobal', 'imports', 'inject', 'useFactory', 'useClass', 'useExisting'];
+const IDENTITY_NAMES = ['name', 'isGlobal'];
+const ASYNC_OPTIONS = [...IDENTITY_NAMES, 'imports', 'inject', 'useFactory', 'useClass', 'useExisting'];
 
 interface ModuleIdentity {
   readonly name: string | undefined;

@@ -155,12 +155,19 @@ const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
 
-/** @throws LockConfigError that lists all errors at once */
-export function resolveModuleOptions(options: DistributedLockFactoryOptions): ResolvedModuleOptions {
+/**
+ * `others`: the options that have been taken out, for the message about an unknown one.
+ *
+ * @throws LockConfigError that lists all errors at once
+ */
+export function resolveModuleOptions(
+  options: DistributedLockFactoryOptions,
+  others: readonly string[] = [],
+): ResolvedModuleOptions {
   const errors = new OptionErrors();
   collectFactoryErrors(errors, options);
   errors.throwIfAny(WRONG_OPTIONS);
-  const given = errors.object('options', options, OPTION_NAMES, MISPLACED);
+  const given = errors.object('options', options, [...OPTION_NAMES, ...others], MISPLACED);
   collectBackendErrors(errors, given);
   collectNamespaceErrors(errors, given);
   errors.text('instance', given.instance, { max: MAX_INSTANCE_LENGTH });

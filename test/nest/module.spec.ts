@@ -256,6 +256,12 @@ describe('DistributedLockModule', () => {
     await expect(booted(forRoot(backendOnly()))).resolves.toBeDefined();
   });
 
+  it('names all options that it knows if one is unknown', async () => {
+    const options = { backend: memoryBackend(), nmae: 'shop' };
+    const reason = /no option 'nmae'; it knows backend, .*, jobs, name, isGlobal/;
+    await expect(booted(DistributedLockModule.forRoot(options))).rejects.toThrow(reason);
+  });
+
   it('refuses the class without options, unless it is imported with options elsewhere', async () => {
     await expect(booted(DistributedLockModule)).rejects.toThrow(
       'DistributedLockModule is imported without options. Write DistributedLockModule.forRoot({ backend: … })',
