@@ -61,21 +61,26 @@ it('a full etcd keeps held locks, refuses a new process with a clear error, and 
   const held = createAcquisitionId('held');
   const request = createAcquireRequest(held, { leaseMs: SHORT_LEASE_MS });
   expect((await ours.execute({ acquire: [request] }, TIMEOUT_MS)).acquire[0]?.kind).toBe('granted');
-  await fill();
+  const renew = async () =>
+    (await ours.execute({ renew: [{ ...held, leaseMs: SHORT_LEASE_MS }] }, TIMEOUT_MS)).renew[0]?.kind;
+  const renewUntil = async (isOver: () => boolean) => {
+    while (!isOver()) {
+      expect(await renew()).toBe('renewed');
+      await delay(200);
+    }
+  };
+  let isFull = false;
+  await Promise.all([renewUntil(() => isFull), fill().finally(() => (isFull = true))]);
 
   const locks = bareLocks({ backend: theirs, namespace: 'space' });
-  const refusal: unknown = await locks.acquire('other', { waitMs: 0 }).catch((error: unknown) => error);
+  const refused = locks.acquire('other', { waitMs: 0 }).catch((error: unknown) => error);
+  // Only a lock that outlives the lease which it had in etcd shows that this lease was renewed.
+  const endsAtMs = systemClock.monotonicMs() + 3 * SHORT_LEASE_MS;
+  await renewUntil(() => systemClock.monotonicMs() >= endsAtMs);
+  const refusal: unknown = await refused;
   expect(refusal).toBeInstanceOf(LockUnavailableError);
   expect((refusal as LockUnavailableError).message).toMatch(/space quota .* disarm the NOSPACE alarm/);
 
-  const renew = async () =>
-    (await ours.execute({ renew: [{ ...held, leaseMs: SHORT_LEASE_MS }] }, TIMEOUT_MS)).renew[0]?.kind;
-  // Only a lock that outlives the lease which it had in etcd shows that this lease was renewed.
-  const endsAtMs = systemClock.monotonicMs() + 3 * SHORT_LEASE_MS;
-  while (systemClock.monotonicMs() < endsAtMs) {
-    expect(await renew()).toBe('renewed');
-    await delay(200);
-  }
   expect((await theirs.inspect('held', TIMEOUT_MS))?.holder).toBe(held.holder);
   expect((await ours.execute({ release: [held] }, TIMEOUT_MS)).release[0]?.kind).toBe('released');
 
