@@ -79,9 +79,6 @@ export async function freeLock(
   const ofPermit = permit !== undefined && { permit };
   const freed = await locks.forceRelease(key, { fencingToken, ...ofPermit });
   if (json) output.print(JSON.stringify({ key, ...ofPermit, freed }));
-  else
-    output.print(
-      freed ? 'The lock is free.' : 'Nothing was released: no grant with this token holds the lock.',
-    );
+  else output.print(freed ? 'Released.' : 'Nothing was released: no grant with this token holds the lock.');
   return freed;
 }

@@ -58,9 +58,11 @@ export function runJob(
       else end(lock.isLost ? 'lost' : 'completed');
       return value;
     } catch (error) {
-      const isInterrupted = isShutdown(signal.reason) || (locks.stopping.aborted && isShutdown(error));
+      const hasTimedOut = isTimedOut(signal);
+      const isInterrupted =
+        !hasTimedOut && (isShutdown(signal.reason) || (locks.stopping.aborted && isShutdown(error)));
       endRun(isInterrupted);
-      const outcome = isTimedOut(signal) ? 'timed-out' : outcomeUnlessLost('failed', lock, error);
+      const outcome = hasTimedOut ? 'timed-out' : outcomeUnlessLost('failed', lock, error);
       end(isInterrupted ? 'interrupted' : outcome, error);
       throw error;
     }

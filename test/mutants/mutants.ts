@@ -1078,6 +1078,34 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/decorators/reject-stream'],
   },
   {
+    title: 'rows: a subscriber decides what later reads see, before the row is locked (MariaDB)',
+    file: FENCED_WRITE,
+    find: 'const locksFirst = isMysql(manager) && isInTransaction(manager);',
+    replace: 'const locksFirst = false;',
+    specs: ['test/resource/fenced-find-one'],
+  },
+  {
+    title: 'rows: a fenced write counts as done although a trigger has left its rows unwritten',
+    file: FENCED_WRITE,
+    find: 'return isMysql(manager) || Boolean(affected);',
+    replace: 'return affected !== -1;',
+    specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'rows: two transactions of different callers become one (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'return this.#onlyConnection?.isOfThisContext ? work() : this.runTransaction(work);',
+    replace: 'return work();',
+    specs: ['test/resource/separate-transactions'],
+  },
+  {
+    title: 'fencing tokens of clients with another prefix are not compared (Redis)',
+    file: FENCED_VALUES,
+    find: '`${key}{${fullKey}}${TOKEN_KEY_SUFFIX}`',
+    replace: '`{${fullKey}}${TOKEN_KEY_SUFFIX}`',
+    specs: ['test/resource/fenced-get'],
+  },
+  {
     title: 'rows: a fenced read writes its token into several rows',
     file: FENCED_WRITE,
     find: 'if (needsSingleRow && found.length > 1) throw severalRowsError(request);',
@@ -1557,8 +1585,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a committed fenced write is repeated',
     file: 'lib/backends/typeorm/rows/fenced-write.ts',
-    find: "if (guard.commitProgress.outcome === 'committed') throwListenerError(cause);",
-    replace: 'void guard;',
+    find: 'if (isCommitted) throwListenerError(cause);',
+    replace: 'void isCommitted;',
     specs: ['test/resource/subscriber-conflicts'],
   },
   {
@@ -3064,7 +3092,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several rows count as written though one rejected the write',
     file: FENCED_WRITE,
-    find: 'if (request.rows.isSingleRow(request.where)) return',
+    find: 'if (request.rows.isSingleRow(request.where) && !locksFirst) return',
     replace: 'if (request.where) return',
     specs: ['test/resource/fenced-update'],
   },
@@ -3085,8 +3113,10 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several rows are read after the transaction that wrote them',
     file: FENCED_WRITE,
-    find: 'manager.transaction((inner) => writeAll(inner, request, values))',
-    replace: 'writeAll(manager, request, values)',
+    find: `return await runCheckedTransaction(manager, { name, onFailedAfterCommit }, (inner) =>
+      writeAll(inner, request, values),
+    );`,
+    replace: 'return await writeAll(manager, request, values);',
     specs: ['test/resource/fenced-update'],
   },
   {

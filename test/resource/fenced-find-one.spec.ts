@@ -10,6 +10,7 @@ import {
   IsNull,
   Not,
   PrimaryColumn,
+  type UpdateEvent,
 } from 'typeorm';
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
@@ -210,7 +211,13 @@ describe.each(databases.filter(([name]) => !['mariadb', 'mysql'].includes(name))
 
 describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   let database: DataSource;
-  tablesOn(storeOf, [Account], (opened) => (database = opened));
+  tablesOn(storeOf, [Account], (opened) => {
+    database = opened;
+    // Its read must not decide what the transaction sees, either.
+    const audit = async ({ manager }: UpdateEvent<Account>) =>
+      void (await manager.findOneBy(Account, { id: -1 }));
+    database.subscribers.push({ listenTo: () => Account, beforeUpdate: audit });
+  });
 
   it.each<[string, (manager: EntityManager, id: number, token: bigint) => Promise<unknown>]>([
     ['its id', (manager, id, token) => fencedFindOne(manager, Account, { id }, token)],

@@ -13,7 +13,7 @@ const client = new Redis(serviceUrl('TEST_REDIS_URL'));
 afterAll(() => client.quit());
 
 const newKey = () => `spec:${randomUUID()}`;
-const tokenKey = (key: string) => `{${key}}:fencing-token`;
+const tokenKey = (key: string) => `${key}{${key}}:fencing-token`;
 const isRefusal = (error: unknown) => error instanceof LockLostError;
 
 function holder(key: string, token: bigint) {
@@ -75,6 +75,18 @@ describe('a fenced GET', () => {
     await expect(fencedSet(prefixed, 'a', 'old', 6n)).rejects.toThrow(LockLostError);
     await prefixed.quit();
   });
+
+  it.each(['', '{tag}'])(
+    'rejects an older token also of a client with another prefix, for a key with "%s"',
+    async (tag) => {
+      const prefix = `${newKey()}${tag}:`;
+      const prefixed = client.duplicate({ keyPrefix: prefix });
+      await fencedGet(prefixed, 'a', 5n);
+      expect(await fencedGet(client, `${prefix}a`, 7n)).toBeNull();
+      await expect(fencedSet(prefixed, 'a', 'old', 5n)).rejects.toThrow(LockLostError);
+      await prefixed.quit();
+    },
+  );
 
   it('is not attempted with a lock that is no longer valid', async () => {
     const key = newKey();

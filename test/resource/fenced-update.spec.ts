@@ -1,10 +1,19 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, it } from 'vitest';
-import { Column, DataSource, type DataSourceOptions, Entity, In, PrimaryColumn, Raw } from 'typeorm';
+import {
+  Column,
+  DataSource,
+  type DataSourceOptions,
+  Entity,
+  type EntitySubscriberInterface,
+  In,
+  PrimaryColumn,
+  Raw,
+} from 'typeorm';
 import { FencingToken, fencedFindOne, fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError, LockLostError } from '../../lib/core/errors.js';
 import { serviceUrl } from '../support/environment.js';
-import { mariadbStore, sqlServers } from '../support/stores.js';
+import { mariadbStore, postgresStore, sqlServers } from '../support/stores.js';
 import { beforeStatement } from './before-statement.js';
 import { databases, inSession, strictDatabases, tablesOn } from './databases.js';
 
@@ -446,6 +455,38 @@ describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
 });
 
 // MariaDB as `mysql` reports a missing default in a form that TypeORM treats as a change of any column.
+describe('a fenced update by a condition on postgres', () => {
+  let database: DataSource;
+  tablesOn(postgresStore, [Account], (opened) => (database = opened));
+
+  it('is not reported as done if a subscriber has caught the error that rolled it back', async () => {
+    const id = await newAccount(database);
+    const subscriber: EntitySubscriberInterface<Account> = {
+      listenTo: () => Account,
+      afterUpdate: ({ manager }) => manager.insert(Account, { id, balance: 0 }).catch(() => undefined),
+    };
+    database.subscribers.push(subscriber);
+    const update = fencedUpdate(database, Account, { id: In([id]) }, { balance: 1 }, 5n);
+    await expect(update).rejects.toThrow('the database has rolled it back');
+    database.subscribers.splice(database.subscribers.indexOf(subscriber), 1);
+    expect(await balanceOf(database, id)).toBe(100);
+  });
+
+  it('is not reported as done if a trigger leaves the row unwritten', async () => {
+    const id = await newAccount(database);
+    const { tableName } = database.getMetadata(Account);
+    await database.query(
+      `CREATE FUNCTION ${tableName}_veto() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
+    );
+    await database.query(
+      `CREATE TRIGGER veto BEFORE UPDATE ON ${tableName} FOR EACH ROW EXECUTE FUNCTION ${tableName}_veto()`,
+    );
+    for (const where of [{ id }, { id: In([id]) }])
+      expect(await fencedUpdate(database, Account, where, { balance: 1 }, 5n)).toBe(false);
+    await database.query(`DROP FUNCTION ${tableName}_veto CASCADE`);
+  });
+});
+
 describe.each(databases.filter(([name]) => name !== 'mysql'))('to synchronize on %s', (_, storeOf) => {
   let database: DataSource;
   tablesOn(storeOf, [Account], (opened) => (database = opened));

@@ -108,8 +108,8 @@ export interface FencedSetOptions {
  * });
  * ```
  *
- * The token is kept in a key of its own, `{key}:fencing-token`, on the same slot of a Cluster. It is kept as long as the value,
- * with `ttlMs` a day longer: a holder that slept for longer than that is no longer refused. Write the key only with this
+ * The token is kept in a key of its own, `key{key}:fencing-token` (`key:fencing-token` if the key has a hash tag), on the same
+ * slot of a Cluster. It is kept as long as the value, with `ttlMs` a day longer: a holder that slept for longer than that is no longer refused. Write the key only with this
  * function. To delete the value, delete only its own key: without the token, a late write of an older lock would be accepted.
  * Like `SET`, it replaces a value of any type. The same token may write again, so you can repeat a write whose reply was lost.
  * Errors of Redis are not changed.
@@ -166,14 +166,15 @@ async function runFenced({ client, key, lock, script, values }: FencedCall): Pro
 
 /**
  * The key for the fencing token of a key, on the same slot of a Cluster. Both keys are without the prefix of ioredis, which
- * it adds to each.
+ * it adds to each. The token key begins with the key, so that clients with and without a prefix use the same one for one key of
+ * the store.
  *
  * @throws LockConfigError if there is no such key on the same slot
  */
 export function tokenKeyOf(key: string, keyPrefix: string): string {
   const fullKey = keyPrefix + key;
   const tokenKey =
-    hashTagOf(fullKey) === fullKey ? `{${fullKey}}${TOKEN_KEY_SUFFIX}` : `${key}${TOKEN_KEY_SUFFIX}`;
+    hashTagOf(fullKey) === fullKey ? `${key}{${fullKey}}${TOKEN_KEY_SUFFIX}` : `${key}${TOKEN_KEY_SUFFIX}`;
   if (hashTagOf(keyPrefix + tokenKey) === hashTagOf(fullKey)) return tokenKey;
   throw new LockConfigError(
     `Expected a key whose fencing token can be on the same slot of a Cluster, got '${fullKey}'. Give it a hash tag, such as '{${key.replace(/[{}]/g, '')}}'.`,

@@ -1,4 +1,4 @@
-import type { EntityManager, ObjectLiteral, QueryRunner, UpdateQueryBuilder } from 'typeorm';
+import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, staleTokenError } from '../../../core/fence.js';
 import {
@@ -16,9 +16,9 @@ import {
   tokenCastsOf,
   tokenParameter,
 } from './fenced-rows.js';
+import { runCheckedTransaction } from './transactions/checked-transaction.js';
 import { retryOnConflict } from './transactions/conflict-retry.js';
 import { recordTransactionOf } from './transactions/recorded-transaction.js';
-import { guardOf } from './transactions/runner-guard.js';
 import { executeRepeatedUpdate, throwListenerCause, throwListenerError } from './update-listeners.js';
 
 /** The rows of a fenced read or write, and the lock with its token. */
@@ -45,7 +45,9 @@ export function writeFenced(
 ): Promise<boolean> {
   recordTransactionOf(manager, request.lock);
   return retryOnConflict(manager, () => {
-    if (request.rows.isSingleRow(request.where)) return writeOne(manager, request, values);
+    // In a transaction of MySQL, a subscriber that reads before the UPDATE would decide what all later reads see. So the row is locked first.
+    const locksFirst = isMysql(manager) && isInTransaction(manager);
+    if (request.rows.isSingleRow(request.where) && !locksFirst) return writeOne(manager, request, values);
     if (isInProcess(manager)) return writeAllInOneStatement(manager, request, values);
     if (isInTransaction(manager)) return writeAll(manager, request, values);
     return writeAllInTransaction(manager, request, values);
@@ -64,11 +66,15 @@ async function writeAllInTransaction(
   request: FencedRequest,
   values: object,
 ): Promise<boolean> {
-  const guard = guardOf(manager.queryRunner as QueryRunner);
+  let isCommitted = false;
+  const onFailedAfterCommit = () => (isCommitted = true);
+  const name = `the fenced write of ${request.rows.name}`;
   try {
-    return await manager.transaction((inner) => writeAll(inner, request, values));
+    return await runCheckedTransaction(manager, { name, onFailedAfterCommit }, (inner) =>
+      writeAll(inner, request, values),
+    );
   } catch (cause) {
-    if (guard.commitProgress.outcome === 'committed') throwListenerError(cause);
+    if (isCommitted) throwListenerError(cause);
     throw cause;
   }
 }
@@ -91,8 +97,9 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
     const ids = rows.idColumns.map((name) => write.escape(name));
     write.andWhere(`${idText(manager, ids)} ${isLocked}`, { [ROWS_PARAMETER]: found.map(({ id }) => id) });
   }
-  await executeRepeatedUpdate(manager, write);
-  return true;
+  const { affected } = await executeRepeatedUpdate(manager, write);
+  // A trigger of PostgreSQL may leave rows unwritten. MySQL may not count a row whose values do not change.
+  return isMysql(manager) || Boolean(affected);
 }
 
 /**

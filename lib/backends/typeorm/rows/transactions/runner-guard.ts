@@ -1,7 +1,7 @@
-import type { QueryRunner } from 'typeorm';
+import type { EntityManager, QueryRunner } from 'typeorm';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
-import { isInProcess } from '../database.js';
+import { dataSourceOf, isInProcess } from '../database.js';
 import { CommitProgress, beforeEachCommit } from './commit-answer.js';
 import { EndCounter } from './end-counter.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
@@ -35,6 +35,24 @@ export function guardOf(runner: QueryRunner): RunnerGuard {
   return guard;
 }
 
+type RunTransaction = (...args: unknown[]) => Promise<unknown>;
+
+const separated = shareAcrossCopies('separated transactions', () => new WeakSet<EntityManager>());
+
+/**
+ * Makes the transactions of an SQLite data source wait for each other. TypeORM alone merges two of different callers: the later one
+ * becomes a savepoint of the earlier one on the only connection, and is undone with it.
+ */
+function separateTransactions(manager: EntityManager): void {
+  if (separated.has(manager)) return;
+  separated.add(manager);
+  const begin = manager.transaction.bind(manager) as RunTransaction;
+  // The query runner is another one after the data source was closed and opened again.
+  const runSeparately: RunTransaction = (...args) =>
+    guardOf(dataSourceOf(manager).createQueryRunner()).runPlainTransaction(() => begin(...args));
+  manager.transaction = runSeparately as EntityManager['transaction'];
+}
+
 /** Keeps the transactions of one query runner from beginning or ending within a helper that uses the runner. */
 export class RunnerGuard {
   readonly #runner: QueryRunner;
@@ -59,7 +77,10 @@ export class RunnerGuard {
   constructor(runner: QueryRunner) {
     this.#runner = runner;
     this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
-    if (this.#onlyConnection) onTransactionEnd(runner, () => this.#onEnd());
+    if (this.#onlyConnection) {
+      onTransactionEnd(runner, () => this.#onEnd());
+      separateTransactions(dataSourceOf(runner).manager);
+    }
     beforeEachCommit(runner, () => {
       if (depthOf(runner) === 1) this.#commitProgress.onSent();
     });
@@ -122,6 +143,11 @@ export class RunnerGuard {
     }, waitMs);
   }
 
+  /** A transaction within another one is a savepoint of that. */
+  runPlainTransaction<T>(work: () => Promise<T>): Promise<T> {
+    return this.#onlyConnection?.isOfThisContext ? work() : this.runTransaction(work);
+  }
+
   /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
   checkBeforeCommit(check: () => Promise<unknown>): void {
     this.#beforeCommit = check;
@@ -137,7 +163,7 @@ export class RunnerGuard {
       return Promise.resolve(this.#isEnding);
     };
     // Within a run of the queue, because a nested transaction may be about to begin.
-    while (!(await runExclusive(this, isOutermost))) await delay(POLL_MS);
+    while (!(await this.#exclusively(isOutermost))) await delay(POLL_MS);
   }
 
   #exclusively<T>(step: (end: () => void) => Promise<T>): Promise<T> {
