@@ -1071,6 +1071,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core/waiting/waiter'],
   },
   {
+    title: 'a run that is over time counts as interrupted by shutdown, and is retried',
+    file: 'lib/schedule/job-run.ts',
+    find: '!hasTimedOut && (isShutdown',
+    replace: '(isShutdown',
+    specs: ['test/nest/max-run'],
+  },
+  {
     title: 'an automatic mock counts as an Observable',
     file: 'lib/decorators/reject-stream.ts',
     find: "if (has('nestjs-distributed-lock:no-such-method')) return undefined;",

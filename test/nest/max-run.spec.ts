@@ -9,6 +9,8 @@ import {
   CronRuns,
   DistributedLockModule,
   LockConfigError,
+  LockService,
+  LockShutdownError,
   SingletonCron,
   currentLock,
 } from '../../lib/index.js';
@@ -92,6 +94,24 @@ it('a run that returns after its time is timed-out too, and the caller gets its 
   await clock.advance(1_000);
   await running;
   expect(ends).toMatchObject([{ outcome: 'timed-out', error: { name: 'TimeoutError' } }]);
+});
+
+it('a run that is over time when the application shuts down is timed-out, so it is not retried', async () => {
+  const { jobs, control } = await boot();
+  const locks = app!.get(LockService);
+  let closing: Promise<void> | undefined;
+  jobs.work = async ({ signal }) => {
+    await untilAborted(signal).catch(() => undefined);
+    closing = app!.close();
+    await until(async () => (await locks.acquire('step').catch((error: unknown) => error)) instanceof Error);
+    await locks.acquire('step');
+  };
+  const failed = expect(control.fire('limited')).rejects.toThrow(LockShutdownError);
+  await until(() => jobs.starts === 1);
+  await clock.advance(1_000);
+  await failed;
+  await closing;
+  expect(ends).toMatchObject([{ job: 'limited', outcome: 'timed-out' }]);
 });
 
 it('a run that ignores its signal is given up a lease later, and the job runs again', async () => {

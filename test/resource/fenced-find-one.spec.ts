@@ -214,8 +214,7 @@ describe.each(sqlServers)('in a transaction on %s', (_, storeOf) => {
   tablesOn(storeOf, [Account], (opened) => {
     database = opened;
     // Its read must not decide what the transaction sees, either.
-    const audit = async ({ manager }: UpdateEvent<Account>) =>
-      void (await manager.findOneBy(Account, { id: -1 }));
+    const audit = ({ manager }: UpdateEvent<Account>) => manager.findOneBy(Account, { id: -1 });
     database.subscribers.push({ listenTo: () => Account, beforeUpdate: audit });
   });
 

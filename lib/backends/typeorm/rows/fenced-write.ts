@@ -66,8 +66,8 @@ async function writeAllInTransaction(
   request: FencedRequest,
   values: object,
 ): Promise<boolean> {
-  let isCommitted = false;
-  const onFailedAfterCommit = () => (isCommitted = true);
+  let isCommitted = false as boolean;
+  const onFailedAfterCommit = () => void (isCommitted = true);
   const name = `the fenced write of ${request.rows.name}`;
   try {
     return await runCheckedTransaction(manager, { name, onFailedAfterCommit }, (inner) =>

@@ -50,7 +50,7 @@ function separateTransactions(manager: EntityManager): void {
   // The query runner is another one after the data source was closed and opened again.
   const runSeparately: RunTransaction = (...args) =>
     guardOf(dataSourceOf(manager).createQueryRunner()).runPlainTransaction(() => begin(...args));
-  manager.transaction = runSeparately as EntityManager['transaction'];
+  manager.transaction = runSeparately;
 }
 
 /** Keeps the transactions of one query runner from beginning or ending within a helper that uses the runner. */
