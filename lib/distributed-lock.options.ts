@@ -155,11 +155,7 @@ const MAX_NAMESPACE_LENGTH = 64;
 const MAX_INSTANCE_LENGTH = 255;
 const MAX_NAME_LENGTH = 64;
 
-/**
- * `others`: the options that have been taken out, for the message about an unknown one.
- *
- * @throws LockConfigError that lists all errors at once
- */
+/** `others`: names for the message about an unknown option. @throws LockConfigError that lists all errors at once */
 export function resolveModuleOptions(
   options: DistributedLockFactoryOptions,
   others: readonly string[] = [],

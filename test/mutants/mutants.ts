@@ -1101,7 +1101,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: two transactions of different callers become one (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
-    find: 'return this.#onlyConnection?.isOfThisContext ? work() : this.runTransaction(work);',
+    find: 'return isNested ? work() : this.runTransaction(work);',
     replace: 'return work();',
     specs: ['test/resource/separate-transactions'],
   },

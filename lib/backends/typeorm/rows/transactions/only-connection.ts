@@ -43,11 +43,6 @@ export class OnlyConnection {
     return this.#isInUse && !isRunningExclusive(this);
   }
 
-  /** Whether the caller is part of the work that uses the connection. */
-  get isOfThisContext(): boolean {
-    return isRunningExclusive(this);
-  }
-
   /**
    * Does the work while no other transaction is open on the connection. A transaction that would begin meanwhile waits for the
    * end of the work, in one queue with other such work. The work may call `leave` when it needs the connection no longer.

@@ -1,4 +1,4 @@
-import type { EntityManager, QueryRunner } from 'typeorm';
+import type { QueryRunner } from 'typeorm';
 import { shareAcrossCopies } from '../../../../core/package-copies.js';
 import { delay } from '../../../../core/real-timers.js';
 import { dataSourceOf, isInProcess } from '../database.js';
@@ -7,6 +7,7 @@ import { EndCounter } from './end-counter.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
 import { PendingEnds, type TransactionEnd } from './pending-ends.js';
+import { separateTransactions } from './separate-transactions.js';
 import {
   brokenSavepointError,
   endedByOtherError,
@@ -35,24 +36,6 @@ export function guardOf(runner: QueryRunner): RunnerGuard {
   return guard;
 }
 
-type RunTransaction = (...args: unknown[]) => Promise<unknown>;
-
-const separated = shareAcrossCopies('separated transactions', () => new WeakSet<EntityManager>());
-
-/**
- * Makes the transactions of an SQLite data source wait for each other. TypeORM alone merges two of different callers: the later one
- * becomes a savepoint of the earlier one on the only connection, and is undone with it.
- */
-function separateTransactions(manager: EntityManager): void {
-  if (separated.has(manager)) return;
-  separated.add(manager);
-  const begin = manager.transaction.bind(manager) as RunTransaction;
-  // The query runner is another one after the data source was closed and opened again.
-  const runSeparately: RunTransaction = (...args) =>
-    guardOf(dataSourceOf(manager).createQueryRunner()).runPlainTransaction(() => begin(...args));
-  manager.transaction = runSeparately;
-}
-
 /** Keeps the transactions of one query runner from beginning or ending within a helper that uses the runner. */
 export class RunnerGuard {
   readonly #runner: QueryRunner;
@@ -79,7 +62,10 @@ export class RunnerGuard {
     this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
     if (this.#onlyConnection) {
       onTransactionEnd(runner, () => this.#onEnd());
-      separateTransactions(dataSourceOf(runner).manager);
+      const { manager } = dataSourceOf(runner);
+      // The query runner is another one after the data source was closed and opened again.
+      const currentGuard = () => guardOf(dataSourceOf(manager).createQueryRunner());
+      separateTransactions(manager, (begin) => currentGuard().runPlainTransaction(begin));
     }
     beforeEachCommit(runner, () => {
       if (depthOf(runner) === 1) this.#commitProgress.onSent();
@@ -145,7 +131,8 @@ export class RunnerGuard {
 
   /** A transaction within another one is a savepoint of that. */
   runPlainTransaction<T>(work: () => Promise<T>): Promise<T> {
-    return this.#onlyConnection?.isOfThisContext ? work() : this.runTransaction(work);
+    const isNested = this.#onlyConnection && isRunningExclusive(this.#onlyConnection);
+    return isNested ? work() : this.runTransaction(work);
   }
 
   /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
