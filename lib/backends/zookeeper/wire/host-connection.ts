@@ -42,7 +42,8 @@ export class HostConnection {
   #onFailure: ((error: Error) => void) | undefined;
   #lastXid = 0;
   #isClosed = false;
-  #isCorked = false;
+  /** What was written in this turn of the event loop. */
+  #unsent: Buffer[] = [];
   lastZxid = 0n;
   /** When the newest bytes arrived, on the monotonic clock. */
   lastReadAtMs = systemClock.monotonicMs();
@@ -137,17 +138,16 @@ export class HostConnection {
     this.#listener?.onClosed();
   }
 
-  /** All that is written in one turn of the event loop goes out together. */
+  /** All that is written in one turn of the event loop goes out together, and as one buffer: to write several costs more. */
   #write(message: JuteWriter): void {
-    if (!this.#isCorked) {
-      this.#isCorked = true;
-      this.#socket.cork();
-      nextTick(() => {
-        this.#isCorked = false;
-        this.#socket.uncork();
-      });
-    }
-    this.#socket.write(message.toFrame());
+    if (this.#unsent.length === 0) nextTick(() => this.#flush());
+    this.#unsent.push(message.toFrame());
+  }
+
+  #flush(): void {
+    const frames = this.#unsent;
+    this.#unsent = [];
+    if (!this.#isClosed) this.#socket.write(Buffer.concat(frames));
   }
 
   #read(frames: FrameReader, bytes: Buffer): void {
