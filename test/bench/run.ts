@@ -18,6 +18,7 @@ import { takeTurns } from './turns.js';
 interface Options {
   readonly only: readonly string[];
   readonly contenders: readonly string[];
+  readonly case?: string;
   readonly turns?: number;
   readonly quick: boolean;
   readonly out: string;
@@ -34,6 +35,7 @@ const options = new Command('bench')
     ),
   )
   .addOption(someOf('--contenders <names>', [...new Set(contenders.map(({ name }) => name))]))
+  .option('--case <name>', 'only the cases with this name, such as "alone"')
   .option('--turns <count>', `@default ${DEFAULT_TURNS}, and 1 with --quick`, wholeNumber)
   .option('--quick', 'one short turn, to see that everything works', false)
   .option('--out <folder>', 'where results go', fileURLToPath(new URL('results', import.meta.url)))
@@ -49,6 +51,7 @@ try {
   const plan = {
     benches: benches.filter(({ name }) => options.only.includes(name)),
     contenders: contenders.filter(({ name }) => options.contenders.includes(name)),
+    caseName: options.case,
     turns: options.turns ?? (options.quick ? 1 : DEFAULT_TURNS),
     isQuick: options.quick,
     canPin: await canPin(),

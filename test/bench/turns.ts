@@ -8,6 +8,8 @@ import type { Result } from './results.js';
 interface Plan {
   readonly benches: readonly Bench[];
   readonly contenders: readonly Contender[];
+  /** Only the cases with this name. */
+  readonly caseName: string | undefined;
   readonly turns: number;
   readonly isQuick: boolean;
   readonly canPin: boolean;
@@ -46,12 +48,13 @@ interface Run extends BenchContext {
 }
 
 /** All runs of a bench, those together that are compared: one case on one store. */
-function comparedRuns(bench: Bench, { contenders, isQuick }: Plan): Run[][] {
+function comparedRuns(bench: Bench, { contenders, caseName, isQuick }: Plan): Run[][] {
   const groups = new Map<string, Run[]>();
   for (const contender of contenders) {
     if (!bench.takesPart(contender) || contender.only?.includes(bench.name) === false) continue;
     for (const profile of profilesOf(contender)) {
       for (const oneCase of bench.cases({ contender, profile, isQuick })) {
+        if (caseName !== undefined && oneCase.name !== caseName) continue;
         const groupName = `${contender.store} ${oneCase.name}`;
         groups.set(groupName, [...(groups.get(groupName) ?? []), { contender, profile, isQuick, oneCase }]);
       }
