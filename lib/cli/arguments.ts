@@ -22,6 +22,7 @@ Options
   --token <n>           free: the fencing token that the command locks shows
   --permit <n>          free: the number of the permit that the command locks shows
   --json                print JSON instead of a table
+  --version             print the version of the package
   --help                print this text
 
 Exit codes
@@ -54,7 +55,8 @@ export interface FreeCommand extends StoreCommand {
   readonly permit: number | undefined;
 }
 
-export type Command = LocksCommand | RunsCommand | FreeCommand | { readonly name: 'help' };
+export type Command =
+  LocksCommand | RunsCommand | FreeCommand | { readonly name: 'help' } | { readonly name: 'version' };
 
 const DEFAULT_LIMIT = 100;
 const TEXT = { type: 'string' } as const;
@@ -62,7 +64,7 @@ const FLAG = { type: 'boolean' } as const;
 const OPTIONS = {
   ...{ url: TEXT, namespace: TEXT, 'key-prefix': TEXT, table: TEXT },
   ...{ prefix: TEXT, limit: TEXT, token: TEXT, permit: TEXT },
-  ...{ json: FLAG, help: { ...FLAG, short: 'h' } },
+  ...{ json: FLAG, version: FLAG, help: { ...FLAG, short: 'h' } },
 } as const;
 
 type Values = ReturnType<typeof parse>['values'];
@@ -71,6 +73,7 @@ type Values = ReturnType<typeof parse>['values'];
 export function parseCommand(args: readonly string[]): Command {
   const { values, positionals } = parse(args);
   const [name, ...operands] = positionals;
+  if (values.version) return { name: 'version' };
   if (values.help || name === undefined) return { name: 'help' };
   const json = values.json ?? false;
   switch (name) {

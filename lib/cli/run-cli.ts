@@ -1,6 +1,7 @@
 import { LockConfigError, LockUnavailableError } from '../core/errors.js';
 import { formatReason } from '../core/format.js';
 import { describeStoreFailure } from '../core/store-failures.js';
+import { VERSION } from '../core/version.js';
 import { type Command, HELP, parseCommand } from './arguments.js';
 import type { Output } from './output.js';
 import { freeLock, printLocks, printRuns } from './commands.js';
@@ -12,12 +13,7 @@ const EXIT = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
 /** Runs one command of `npx nestjs-distributed-lock`. Returns its exit code, as {@link HELP} lists them. */
 export async function runCli(args: readonly string[], output: Output): Promise<number> {
   try {
-    const command = parseCommand(args);
-    if (command.name === 'help') {
-      output.print(HELP);
-      return EXIT.done;
-    }
-    return (await runOnStore(command, output)) ? EXIT.done : EXIT.refused;
+    return (await runCommand(parseCommand(args), output)) ? EXIT.done : EXIT.refused;
   } catch (error) {
     output.warn(describe(error));
     if (error instanceof UsageError) output.warn('For the usage: npx nestjs-distributed-lock --help');
@@ -30,7 +26,11 @@ const describe = (error: unknown) =>
     ? `The lock store ${describeStoreFailure(error.cause)}.`
     : formatReason(error);
 
-async function runOnStore(command: Exclude<Command, { name: 'help' }>, output: Output): Promise<boolean> {
+async function runCommand(command: Command, output: Output): Promise<boolean> {
+  if (command.name === 'help' || command.name === 'version') {
+    output.print(command.name === 'help' ? HELP : VERSION);
+    return true;
+  }
   await using store = await openStore(command.store);
   switch (command.name) {
     case 'locks':

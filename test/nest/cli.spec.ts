@@ -10,6 +10,7 @@ import { redisBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import { runCli } from '../../lib/cli/run-cli.js';
 import type { LockBackend } from '../../lib/core/backend.js';
+import { VERSION } from '../../lib/core/version.js';
 import { CronRuns, DistributedLockModule, LockService } from '../../lib/index.js';
 import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
@@ -172,6 +173,11 @@ describe('npx nestjs-distributed-lock', () => {
     expect({ code, result }).toEqual({ code: 2, result: '' });
     expect(warnings).toContain(message);
     expect(warnings).toContain('--help');
+  });
+
+  it('prints the version of the package', async () => {
+    const { code, result } = await run('--version');
+    expect({ code, result }).toEqual({ code: 0, result: VERSION });
   });
 
   it('says why the store cannot be used', async () => {
