@@ -8,6 +8,8 @@ export interface LockRecord {
   readonly sinceMs: number;
   /** The rest of the lease, by the store's clock. */
   readonly remainingMs: number;
+  /** The key may be held, or not for as long: its holder must not rely on this record. */
+  readonly isUncertain?: true;
   /** The number of acquisitions in the wait queue of the store. Missing if the store has no queue. */
   readonly queued?: number;
 }

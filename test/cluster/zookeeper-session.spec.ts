@@ -286,3 +286,12 @@ it('a server that stops answering is left for the next one, also if nobody waits
   await session.confirm(1_500, TIMEOUT_MS);
   expect(client.session).toBe(session);
 });
+
+it('a session that may end before the lease makes the lock uncertain to its holder', async () => {
+  const ours = open();
+  const request = createAcquireRequest(createAcquisitionId('uncertain'));
+  await ours.execute({ acquire: [request] }, TIMEOUT_MS);
+  expect(await ours.inspect(request.key, TIMEOUT_MS)).not.toHaveProperty('isUncertain');
+  vi.spyOn(Session.prototype, 'lasts').mockReturnValueOnce(false);
+  expect(await ours.inspect(request.key, TIMEOUT_MS)).toMatchObject({ isUncertain: true });
+});

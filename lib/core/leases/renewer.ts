@@ -79,6 +79,7 @@ export class Renewer {
     try {
       const record = await replyWithin(clock, MAX_RENEWAL_TIMEOUT_MS, (timeoutMs) => inspect(key, timeoutMs));
       if (record?.holder !== holder) return await this.confirm(grant, onLost);
+      if (record.isUncertain) return unknownResult(new Error('the store is not certain of the lease'));
       grant.onConfirmed({ sentAt, leaseMs: record.remainingMs });
       return { kind: 'renewed' };
     } catch (cause) {

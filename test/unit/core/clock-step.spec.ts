@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { LockLostError, LockUnavailableError } from '../../../lib/core/errors.js';
 import type { Lock } from '../../../lib/core/lock.js';
@@ -163,6 +163,21 @@ describe('after a sleep of the machine', () => {
     const { signal } = lock;
     await clock.advance(10_000);
     expect(signal.aborted).toBe(true);
+  });
+
+  it('a lease of which the store is not certain is not valid until it is', async () => {
+    const { clock, store, locks, sleep } = sleeper();
+    const lock = await locks.acquire('key', BY_HAND);
+    const inspect = vi.spyOn(store, 'inspect').mockImplementation(async (key) => {
+      const record = await ScriptedBackend.prototype.inspect.call(store, key);
+      return record && { ...record, isUncertain: true };
+    });
+    await sleep(5_000);
+    expect(await isOurs(lock)).toBe(false);
+    expect(lock.signal.aborted).toBe(false);
+    inspect.mockRestore();
+    await clock.advance(1_000);
+    expect(await isOurs(lock)).toBe(true);
   });
 
   it('extend() rejects for a lock whose lease has expired in the store', async () => {

@@ -97,7 +97,11 @@ export class LockReader {
     const own = this.#ownEntries.find(lock);
     const ofOwnMs = own?.path === path ? own.endsAtMs - systemClock.monotonicMs() : Infinity;
     const remainingMs = Math.max(Math.min(leaseMs, ofOwnMs), 1);
-    return { holder, instance, fencingToken: firstTokenOf(czxid), sinceMs, remainingMs, queued: count - 1 };
+    const isUncertain = own !== undefined && !own.session.lasts(remainingMs);
+    return {
+      ...{ holder, instance, fencingToken: firstTokenOf(czxid), sinceMs, remainingMs, queued: count - 1 },
+      ...(isUncertain && { isUncertain }),
+    };
   }
 }
 

@@ -28,11 +28,11 @@ export async function inspect(
   const endsAtMs = systemClock.monotonicMs() + timeouts.timeoutMs;
   const [first, ...others] = await findHolder(servers, key, timeouts);
   if (first === undefined) return null;
-  if (others.length + 1 >= servers.needed) return toLockRecord([first, ...others], servers.maxFailures);
+  if (others.length + 1 >= servers.needed) return toLockRecord([first, ...others], servers);
   await delay(REFUSED_AFTER_MS);
   const again = await findHolder(servers, key, limitsUntil(endsAtMs, timeouts));
   const isSame = again.some((reply) => holderOf(reply) === holderOf(first));
-  return isSame ? toLockRecord(again, servers.maxFailures) : null;
+  return isSame ? toLockRecord(again, servers) : null;
 }
 
 const holderOf = (reply: string) => reply.split(' ')[2] ?? reply;
@@ -193,7 +193,7 @@ async function query(
 }
 
 /** Parses the replies of a majority, `held remainingMs holder token sinceUs instance`. The lock ends when the majority ends. */
-function toLockRecord(held: readonly string[], maxFailures: number): LockRecord {
+function toLockRecord(held: readonly string[], { needed, maxFailures }: QuorumServers): LockRecord {
   const leases = held.map((reply) => Number(reply.split(' ')[1])).sort((one, other) => one - other);
   const [, , holder = '', token = '', sinceUs, ...instance] = (held[0] ?? '').split(' ');
   return {
@@ -202,5 +202,7 @@ function toLockRecord(held: readonly string[], maxFailures: number): LockRecord 
     fencingToken: BigInt(token),
     sinceMs: Math.floor(Number(sinceUs) / 1_000),
     remainingMs: leases[Math.max(held.length - maxFailures - 1, 0)] ?? 0,
+    // A server that has not replied may hold nothing.
+    ...(held.length < needed && { isUncertain: true }),
   };
 }
