@@ -5,7 +5,9 @@ import { maxFiringDelayMsOf, maxJitterMsOf } from './claim-params.js';
 import { mayOverlap, ownStoreKey, possibleStoreKeys } from './tick-keys.js';
 import { type Job, type PlannedJob, isPlanned } from './job.js';
 import { recordOfLock } from './manual-claimer.js';
+import type { PlanAges } from './plan/plan-ages.js';
 import { createTick } from './plan/tick-calculator.js';
+import { originOf } from './recovery/passed-over-ticks.js';
 import { type CronRunRecord, type StoredRun, readRunHistory, runIdOf } from './run-record.js';
 
 /** The state of a job in the whole cluster. In JSON, fencing tokens are strings. */
@@ -44,9 +46,11 @@ const MISSED_AFTER_MS = 5_000;
 /** Reads from the store what it has about jobs. All methods reject with `LockUnavailableError` if it does not answer. */
 export class JobReader {
   readonly #locks: Locks;
+  readonly #planAges: PlanAges;
 
-  constructor(locks: Locks) {
+  constructor(locks: Locks, planAges: PlanAges) {
     this.#locks = locks;
+    this.#planAges = planAges;
   }
 
   async read(job: Job): Promise<JobReport> {
@@ -116,7 +120,13 @@ export class JobReader {
     const tickMs = findDueTick(job, state.nowMs);
     const { claimed } = state;
     if (tickMs === undefined || (claimed && tickMs <= claimed.tickMs)) return undefined;
-    if (!mayOverlap(job)) return claimed ? tickMs : undefined;
+    if (!mayOverlap(job)) {
+      if (!claimed) return undefined;
+      const origin = await originOf(job, claimed.tickMs, this.#locks);
+      const isOfThisPlan =
+        origin !== 'another-plan' || tickMs > this.#planAges.sinceMs(job.plan, state.nowMs);
+      return isOfThisPlan ? tickMs : undefined;
+    }
     const isNewJob = !runs.some((run) => !run.isManual && run.tick.getTime() < tickMs);
     if (isNewJob || runs.some(({ tick }) => tick.getTime() === tickMs)) return undefined;
     const own = await this.#locks.jobs.readTicks(job.key, ownStoreKey(job.key, tickMs, this.#locks));

@@ -6,7 +6,8 @@ import type { LockHandle } from '../core/leases/lock-handle.js';
 import type { Locks } from '../core/locks.js';
 import { type RunTrace, traceRun } from '../core/tracing-channels.js';
 import type { CronRun, Job } from './job.js';
-import { type CronRunRecord, MAX_ERROR_LENGTH, encodeRecord } from './run-record.js';
+import { planIdOf } from './plan/plan.js';
+import { type CronRunRecord, MAX_ERROR_LENGTH, type RunOrigin, encodeRecord } from './run-record.js';
 import { isTimedOut, runWithTimeLimit } from './run-time-limit.js';
 
 export interface JobRun {
@@ -39,8 +40,8 @@ export function runJob(
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
-  const { deployKey } = job.options;
-  const reportEnd = reportStart(locks, event, { deployKey, ...reported });
+  const origin = { deployKey: job.options.deployKey, planId: job.plan && planIdOf(job.plan) };
+  const reportEnd = reportStart(locks, event, { origin, ...reported });
   const endRun = (isInterrupted = false) => {
     // A manual run has no tick of its own to end. A dead run that it did not take over may still be retried after it.
     const hasTakenOver = lock.grant.attempt > 1;
@@ -80,15 +81,15 @@ interface RunEvent {
 }
 
 interface ReportedRun extends Pick<JobRun, 'isManual' | 'onRecord'> {
-  readonly deployKey: string | undefined;
+  readonly origin: RunOrigin;
 }
 
 /** Adds the run to the history and publishes its start. Returns the function that does so for its end. */
-function reportStart(locks: Locks, event: RunEvent, { deployKey, isManual = false, onRecord }: ReportedRun) {
+function reportStart(locks: Locks, event: RunEvent, { origin, isManual = false, onRecord }: ReportedRun) {
   const { clock, instance, events } = locks;
   const { job, tick, attempt, fencingToken } = event;
   const record = (entry: CronRunRecord) => {
-    void locks.jobs.appendHistory(job, encodeRecord(entry, deployKey));
+    void locks.jobs.appendHistory(job, encodeRecord(entry, origin));
     onRecord?.(entry);
   };
   const startRecord: CronRunRecord = {

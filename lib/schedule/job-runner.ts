@@ -7,6 +7,7 @@ import { rejectStream } from '../decorators/reject-stream.js';
 import type { Elections } from '../election/elections.js';
 import { checkJobOptions } from './claim-params.js';
 import { JobInvoker, type RegisteredJob } from './job-invoker.js';
+import { PlanAges } from './plan/plan-ages.js';
 import { JobReader } from './job-reader.js';
 import { runJob } from './job-run.js';
 import type { CronRun, Job } from './job.js';
@@ -65,10 +66,11 @@ export class JobRunner {
   constructor({ locks, elections, isTest = false }: RunnerParts) {
     const claimer = new TickClaimer(locks, elections);
     const shared = { claimer, context: this.#context, jobInvoker: this.#jobInvoker };
-    this.#tickRuns = new TickRuns({ locks, ...shared });
+    const planAges = new PlanAges(locks.clock);
+    this.#tickRuns = new TickRuns({ locks, planAges, ...shared });
     const { recovery, deferred } = this.#tickRuns;
     this.jobs = new JobRegistry({ elections, recovery, stopping: locks.stopping, keepsJobs: isTest });
-    this.reader = new JobReader(locks);
+    this.reader = new JobReader(locks, planAges);
     this.manualRuns = new ManualRuns({ ...shared, claimer: new ManualClaimer(locks, claimer), deferred });
     this.testRuns = new TestRuns({ locks, ...shared, tickRuns: this.#tickRuns });
     this.#locks = locks;

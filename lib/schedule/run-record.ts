@@ -30,6 +30,8 @@ export interface StoredRun {
   readonly record: CronRunRecord;
   /** The deployment that it was the run of, if the job runs once for each. */
   readonly deployKey: string | undefined;
+  /** The plan that had the tick: see {@link planIdOf}. Unknown in an entry of an earlier version of this library. */
+  readonly planId: string | undefined;
 }
 
 /** The longest error text of a record. */
@@ -42,10 +44,16 @@ const LENGTHS = [
 /** This always fits. */
 const SHORTEST = { maxInstance: 10, maxError: 0 };
 
+/** What the tick of a run comes from. */
+export interface RunOrigin {
+  readonly deployKey?: string | undefined;
+  readonly planId?: string | undefined;
+}
+
 /** Encodes a record as the text of at most `MAX_HISTORY_ENTRY_LENGTH` characters that the store keeps. */
-export function encodeRecord(record: CronRunRecord, deployKey?: string): string {
+export function encodeRecord(record: CronRunRecord, { deployKey, planId }: RunOrigin = {}): string {
   const { tick, attempt, fencingToken, started, ended, outcome, instance, error, isManual } = record;
-  const more = isManual ? [null, 1] : deployKey === undefined ? [] : [deployKey];
+  const more = isManual ? [null, 1] : [deployKey ?? null, null, planId];
   const fields = [
     Number(tick),
     attempt,
@@ -64,14 +72,15 @@ export function encodeRecord(record: CronRunRecord, deployKey?: string): string 
 function decodeRecord(text: string): StoredRun | undefined {
   try {
     const fields = JSON.parse(text) as EncodedFields;
-    const [tick, attempt, token, started, ended, outcome, instance, error, deployKey, manual] = fields;
+    const [tick, attempt, token, started, ended, outcome, instance, error, ...more] = fields;
+    const [deployKey, manual, planId] = more;
     if (![tick, started, ended ?? started].every(isTime)) return undefined;
     const record = {
       ...{ tick: new Date(tick), attempt, instance, fencingToken: BigInt(token), started: new Date(started) },
       ...{ ended: ended === null ? null : new Date(ended), outcome, error: error ?? null },
       isManual: manual === 1,
     };
-    return { record, deployKey: deployKey ?? undefined };
+    return { record, deployKey: deployKey ?? undefined, planId: planId ?? undefined };
   } catch {
     return undefined;
   }
@@ -82,8 +91,7 @@ const isTime = (ms: unknown) => typeof ms === 'number' && !Number.isNaN(new Date
 type EncodedFields = [
   ...[tick: number, attempt: number, token: string, started: number, ended: number | null],
   ...[outcome: CronRunOutcome, instance: string, error: string | null | undefined],
-  deployKey?: string | null,
-  manual?: 1,
+  ...more: [deployKey?: string | null, manual?: 1 | null, planId?: string | null],
 ];
 
 /**

@@ -1,8 +1,6 @@
-import type { AsyncResource } from 'node:async_hooks';
 import type { TickSkipReason } from '../core/events.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
 import { LockHandle } from '../core/leases/lock-handle.js';
-import type { Locks } from '../core/locks.js';
 import type { ClaimedRun } from './job-run.js';
 import { type DeferredTick, DeferredTicks } from './deferred-ticks.js';
 import type { JobInvoker } from './job-invoker.js';
@@ -11,13 +9,9 @@ import { ManualRunWatcher } from './manual-run-watcher.js';
 import type { Tick, TickCalculator } from './plan/tick-calculator.js';
 import type { RecoveryParts } from './recovery/dead-run-watcher.js';
 import { Recovery } from './recovery/recovery.js';
-import type { ClaimOutcome, TickClaimer } from './tick-claimer.js';
+import type { ClaimOutcome } from './tick-claimer.js';
 
-interface TickRunsParts {
-  readonly locks: Locks;
-  readonly claimer: TickClaimer;
-  /** The asynchronous context of runs, in which no lock is held. */
-  readonly context: AsyncResource;
+interface TickRunsParts extends Omit<RecoveryParts, 'invoke'> {
   readonly jobInvoker: JobInvoker;
 }
 
@@ -37,11 +31,11 @@ export class TickRuns {
   readonly #parts: TickRunsParts;
 
   constructor(parts: TickRunsParts) {
-    const { locks, claimer, context } = parts;
+    const { locks, claimer, planAges, context } = parts;
     const invoke: RecoveryParts['invoke'] = (...invocation) => this.#invoke(...invocation);
     this.#parts = parts;
     this.#manualRunWatcher = new ManualRunWatcher(locks);
-    this.recovery = new Recovery({ locks, claimer, context, invoke });
+    this.recovery = new Recovery({ locks, claimer, planAges, context, invoke });
     this.deferred = new DeferredTicks({
       claimAgain: (job, deferred) => this.#claimAgain(job, deferred),
       onSkipped: (job, { tickMs }) => this.emitSkipped(job, tickMs, 'overlap'),

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { CronTime } from 'cron';
 import { systemClock } from '../../core/clock.js';
 import { LockConfigError } from '../../core/errors.js';
@@ -19,6 +20,11 @@ export interface Plan {
   readonly text: string;
 }
 
+/** A short name that all replicas with the same schedule compute. */
+export const planIdOf = ({ text }: Plan): string =>
+  createHash('sha256').update(text).digest('base64url').slice(0, PLAN_ID_LENGTH);
+
+const PLAN_ID_LENGTH = 8;
 const SECOND_MS = 1_000;
 /** How far `latest` goes back in search of a past instant: 5 s to about 10 years. */
 const SEARCH_STEPS_MS = [5, 120, 7_200, 200_000, 3e6, 4e7, 3e8].map((seconds) => seconds * SECOND_MS);

@@ -3,6 +3,7 @@ import { LockHandle } from '../../core/leases/lock-handle.js';
 import type { Locks } from '../../core/locks.js';
 import type { NotGranted } from '../../core/leases/acquirer.js';
 import type { Job } from '../job.js';
+import type { PlanAges } from '../plan/plan-ages.js';
 import type { Tick } from '../plan/tick-calculator.js';
 import { buildClaimParams } from '../claim-params.js';
 import type { TickClaimer } from '../tick-claimer.js';
@@ -13,6 +14,7 @@ import { Sleeper } from './sleeper.js';
 export interface RecoveryParts {
   readonly locks: Locks;
   readonly claimer: TickClaimer;
+  readonly planAges: PlanAges;
   /** The asynchronous context of runs, in which no lock is held. */
   readonly context: AsyncResource;
   /**

@@ -2,7 +2,7 @@ import type { ClaimTickParams } from '../../core/job-locks.js';
 import { LockHandle } from '../../core/leases/lock-handle.js';
 import type { Locks } from '../../core/locks.js';
 import type { Job } from '../job.js';
-import type { Plan } from '../plan/plan.js';
+import { type Plan, planIdOf } from '../plan/plan.js';
 import { readRunHistory } from '../run-record.js';
 
 const isPlannedTime = (plan: Plan, tickMs: number): boolean => plan.latest(tickMs) === tickMs;
@@ -23,16 +23,21 @@ export async function endWithoutRun(job: Job, params: ClaimTickParams, locks: Lo
 }
 
 /**
- * What a claimed tick of the job was: `planned` by its present plan, a run of `another-plan`, or a time at which nothing ran:
- * the job was registered or resumed then, or ticks were passed over. `undefined` if the store did not answer.
+ * What a claimed tick of the job was: `planned` by its present plan, a run of `another-plan` (which may have this time as
+ * well), or a time at which nothing ran: the job was registered or resumed then, or ticks were passed over. `undefined` if the
+ * store did not answer. A tick whose run is not in the history is taken for one of the present plan, if that has it.
  */
 export async function originOf(
   { key, plan }: Job,
   tickMs: number,
   { jobs }: Locks,
 ): Promise<'planned' | 'another-plan' | 'no-run' | undefined> {
-  if (!plan || isPlannedTime(plan, tickMs)) return 'planned';
+  if (!plan) return 'planned';
   const history = await readRunHistory(jobs, key).catch(() => undefined);
-  const hasRun = history?.some(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
-  return hasRun === undefined ? undefined : hasRun ? 'another-plan' : 'no-run';
+  if (!history) return undefined;
+  // A retry may be that of a replica with another plan.
+  const run = history.findLast(({ record }) => !record.isManual && record.tick.getTime() === tickMs);
+  const isPlanned = isPlannedTime(plan, tickMs);
+  if (!run) return isPlanned ? 'planned' : 'no-run';
+  return isPlanned && (run.planId ?? planIdOf(plan)) === planIdOf(plan) ? 'planned' : 'another-plan';
 }

@@ -25,8 +25,6 @@ export class Recovery {
   readonly #deadRunWatcher: DeadRunWatcher;
   readonly #ownTickSearch: OwnTickSearch;
   readonly #recovering = new Set<Job>();
-  /** When this process first saw a plan, on the monotonic clock. */
-  readonly #planSeenAtMs = new WeakMap<Plan, number>();
   readonly #hadPlan = new WeakSet<Job>();
 
   constructor(parts: RecoveryParts) {
@@ -72,8 +70,7 @@ export class Recovery {
   /** Returns whether the job had another plan before. */
   #rememberPlan(job: Job): boolean {
     const plan = planOf(job);
-    if (!plan || this.#planSeenAtMs.has(plan)) return false;
-    this.#planSeenAtMs.set(plan, this.#parts.locks.clock.monotonicMs());
+    if (!plan || !this.#parts.planAges.remember(plan)) return false;
     const hadPlan = this.#hadPlan.has(job);
     this.#hadPlan.add(job);
     return hadPlan;
@@ -138,22 +135,16 @@ export class Recovery {
     return endWithoutRun(job, buildClaimParams(job, now, locks, claimed), locks);
   }
 
-  /** Since when this process has the plan, by the store's clock. */
-  #planSinceMs(plan: Plan, nowMs: number): number {
-    const monotonicMs = this.#parts.locks.clock.monotonicMs();
-    return nowMs - (monotonicMs - (this.#planSeenAtMs.get(plan) ?? monotonicMs));
-  }
-
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */
   async #runMissedTick(job: PlannedJob, state: TickState, claimed: Tick): Promise<boolean> {
-    const { locks, invoke } = this.#parts;
+    const { locks, invoke, planAges } = this.#parts;
     const tickMs = job.plan.latest(state.nowMs);
     const isDue = tickMs !== undefined && tickMs >= claimed.tickMs;
     // Runs that may overlap have keys of their own, so which of them is the newest is not known.
     const origin = await originOf(job, claimed.tickMs, locks);
     if (origin === undefined) return false;
     // The schedule has changed: what was due since this process has the plan is missed, and what was due before was not due.
-    if (origin === 'another-plan' && !(isDue && tickMs > this.#planSinceMs(job.plan, state.nowMs)))
+    if (origin === 'another-plan' && !(isDue && tickMs > planAges.sinceMs(job.plan, state.nowMs)))
       return this.#passOver(job, state.nowMs, claimed);
     // The state is that of the shared key, where registrations are recorded.
     if (!isDue) return true;

@@ -5,7 +5,7 @@ import type { CronRun } from '../../../lib/schedule/job.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
 import { encodeRecord } from '../../../lib/schedule/run-record.js';
-import { createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
+import { type Plan, createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { Gate } from '../../support/gate.js';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { lockFixture, locksOn } from '../core/lock-fixture.js';
@@ -25,6 +25,8 @@ interface Surroundings {
   readonly isFiring?: () => boolean;
   /** The options of this replica, if it has others. */
   readonly ownOptions?: JobOptions;
+  /** The plan of this replica, if it has another one. */
+  readonly ownPlan?: Plan;
 }
 
 /** Replicas that run one job each hour, and the results of its runs. */
@@ -39,7 +41,12 @@ function replicas(
     locks: Locks,
     by: string,
     work: (run: CronRun) => unknown = () => undefined,
-    { around = (call) => call(), isFiring = () => true, ownOptions = options }: Surroundings = {},
+    {
+      around = (call) => call(),
+      isFiring = () => true,
+      ownOptions = options,
+      ownPlan = plan,
+    }: Surroundings = {},
   ) => {
     const elections = new Elections(locks);
     const runner = new JobRunner({ locks, elections });
@@ -48,7 +55,7 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan, options: ownOptions, isFiring },
+      ...{ key: 'job', plan: ownPlan, options: ownOptions, isFiring },
       ...{
         schedule: { text: 'test', timeZone: null },
         invoke: () => around(() => fire()),
@@ -123,6 +130,22 @@ it('an interval has missed no tick while it fires once in each period, whatever 
   }
   await clock.advance(periodMs * 3);
   expect(await missed()).not.toBeNull();
+});
+
+it('a job with a new schedule has missed no tick from before this process had it, and then the next one', async () => {
+  const { clock, ours, theirs, replica } = replicas();
+  const { fire } = replica(ours, 'old');
+  await ours.jobs.registerTicks('job');
+  await clock.advance(HOUR_MS);
+  await fire();
+  await clock.advance(HOUR_MS * 0.75);
+  const ownPlan = createCronPlan({ cronTime: '0,30 * * * *', timeZone: 'UTC' });
+  const { runner } = replica(theirs, 'new', undefined, { ownPlan });
+  runner.start();
+  const missed = async () => (await runner.reader.read(runner.jobs.all[0]!)).info.missedTick;
+  expect(await missed()).toBeNull();
+  await clock.advance(HOUR_MS / 4 + 10_000);
+  expect(Number(await missed())).toBe(BEGIN_MS + 2 * HOUR_MS);
 });
 
 it('a run that ends while its lock is read is not reported as dead', async () => {

@@ -194,6 +194,7 @@ describe('after a change of the schedule', () => {
     ['a later hour', '0 3 * * *', '0 4 * * *'],
     ['each hour', '0 3 * * *', '30 * * * *'],
     ['another month', '0 3 * 1 *', '0 3 2 1,7 *'],
+    ['also each noon', '0 3 * * *', '0 3,9,12 * * *'],
   ])('to %s, no tick of the new one from before the change runs', async (_, cronTime, newCronTime) => {
     const ended = { cronTime, newCronTime, options, hasEnded: true, deadAtMs: at(1, 3), backAtMs: at(2, 10) };
     expect((await runAfter(ended)).runs).toEqual([]);
