@@ -43,6 +43,9 @@ export interface Candidate {
    * If that work itself calls `resign`, it settles at once.
    */
   resign(): Promise<void>;
-  /** Resigns and leaves the election until `join` is called again. Settles like {@link resign}. */
+  /**
+   * Resigns and leaves the election for good: after this, `join` returns another candidate, with the same lease. Settles like
+   * {@link resign}.
+   */
   leave(): Promise<void>;
 }

@@ -49,6 +49,11 @@ export class ElectionCandidate implements Candidate {
     this.ended = parts.previousEnded;
   }
 
+  /** As a caller or a decorator has given it, if any has. */
+  get givenLeaseMs(): number | undefined {
+    return this.#givenLeaseMs;
+  }
+
   get leaseMs(): number {
     return this.#givenLeaseMs ?? this.#parts.defaultLeaseMs;
   }

@@ -106,7 +106,8 @@ export class Elections {
       return requireSameLease(existing, name, options.leaseMs);
     }
     const candidate = new ElectionCandidate({
-      ...{ election: this.#electionOf(name), leaseMs: options.leaseMs, defaultLeaseMs },
+      ...{ election: this.#electionOf(name), defaultLeaseMs },
+      leaseMs: options.leaseMs ?? existing?.givenLeaseMs,
       previousEnded: existing?.ended ?? Promise.resolve(),
     });
     this.#candidates.set(name, candidate);

@@ -22,7 +22,8 @@ export class LeaderElection {
    * The election begins after every `onApplicationBootstrap` hook has ended. So do not await a leader in a lifecycle
    * hook: it would wait forever. If an election was joined and the boot takes more than 10 s, a warning is logged.
    *
-   * A process has one candidate in each election. Joining again returns the same one, and decorators share it.
+   * A process has one candidate in each election. Joining again returns the same one, and decorators share it. After
+   * {@link Candidate.leave}, it returns a new one, and the one of before never leads again.
    *
    * @throws LockConfigError for a wrong name or option, or if this process has joined with another `leaseMs` already
    * @throws LockShutdownError if the application is shutting down

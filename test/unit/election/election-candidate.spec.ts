@@ -75,6 +75,15 @@ describe('a candidate that leaves', () => {
     expect(clock.pending).toBe(0);
   });
 
+  it('is followed by one with the same lease', async () => {
+    const { clock, ours } = electionFixture();
+    const leaseMs = 4_000;
+    await ours.elections.join('boss', { leaseMs }).leave();
+    const next = ours.elections.join('boss');
+    await clock.advance(0);
+    expect((await next.leader())?.remainingMs).toBeLessThanOrEqual(leaseMs);
+  });
+
   it('leaves the wait queue', async () => {
     const { clock, ours, theirs, isHeld } = electionFixture();
     const [one, two] = [ours.elections.join('boss'), theirs.elections.join('boss')];
