@@ -2633,16 +2633,26 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a COMMIT for which the driver did not wait counts as not committed',
     file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
-    find: "return this.#wasSent ? 'unknown' : 'not committed';",
+    find: "return 'unknown';",
     replace: "return 'not committed';",
     specs: ['test/resource/unanswered-commit'],
   },
   {
     title: 'rows: a COMMIT that was not sent counts as one without an answer',
     file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
-    find: "return this.#wasSent ? 'unknown' : 'not committed';",
-    replace: "return 'unknown';",
-    specs: ['test/resource/unanswered-commit'],
+    find: 'if (this.#wasSent) this.#answer',
+    replace: 'this.#answer',
+    specs: ['test/resource/unanswered-commit', 'test/resource/locked-transaction.spec'],
+  },
+  {
+    title: 'rows: a transaction is checked before the subscribers to its COMMIT',
+    file: 'lib/backends/typeorm/rows/transactions/commit-answer.ts',
+    find: `    await broadcast(event, ...rest);
+    // COMMIT follows, unless a subscriber has failed.
+    if (event === 'BeforeTransactionCommit') await listener();`,
+    replace: `    if (event === 'BeforeTransactionCommit') await listener();
+    await broadcast(event, ...rest);`,
+    specs: ['test/resource/before-commit'],
   },
   {
     title: 'rows: an answer of a pooler without a server to COMMIT counts as that of the server',

@@ -44,6 +44,17 @@ describe.each(sqlServers)('a fenced call in a transaction on %s', (_, storeOf) =
     await expect(work).rejects.toThrow('got one outside of the transaction');
   });
 
+  it('is refused in another transaction, also of this package', async () => {
+    const call = (manager: EntityManager, lock: Lock) => fencedFindOne(manager, Task, { id: 1 }, lock);
+    const nested = locked(async (manager, lock) => {
+      await call(manager, lock);
+      await locked(call);
+    });
+    await expect(nested).rejects.toThrow('got one outside of the transaction');
+    const plain = locked((_, lock) => database.transaction((manager) => call(manager, lock)));
+    await expect(plain).rejects.toThrow('got one outside of the transaction');
+  });
+
   it('is refused under a row lock too', async () => {
     const work = withRowLock(database, Task, { id: 1 }, () =>
       fencedUpdate(database, Task, { id: 1 }, { progress: 1 }, FENCE),

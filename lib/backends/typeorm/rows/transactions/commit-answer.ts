@@ -42,7 +42,7 @@ export class CommitProgress {
     if (this.#isCommitted) return 'committed';
     if (this.#answer === 'ended') return 'not committed';
     if (!this.#isAnsweredLater) return 'pending';
-    return this.#wasSent ? 'unknown' : 'not committed';
+    return 'unknown';
   }
 
   onSent(): void {
@@ -54,7 +54,7 @@ export class CommitProgress {
   }
 
   onFailed(cause: unknown): void {
-    this.#answer = commitAnswerOf(cause);
+    if (this.#wasSent) this.#answer = commitAnswerOf(cause);
   }
 
   /** The server executes the statements of a connection in their order, so a COMMIT before ROLLBACK has ended. */
@@ -63,12 +63,12 @@ export class CommitProgress {
   }
 }
 
-/** Calls the listener right before each COMMIT of the query runner. */
-export function beforeEachCommit({ broadcaster }: QueryRunner, listener: () => void): void {
+/** Calls the listener right before each COMMIT of the query runner, after all subscribers. If it rejects, the commit does too. */
+export function beforeEachCommit({ broadcaster }: QueryRunner, listener: () => Promise<void>): void {
   const broadcast = broadcaster.broadcast.bind(broadcaster);
   broadcaster.broadcast = async (event, ...rest) => {
     await broadcast(event, ...rest);
     // COMMIT follows, unless a subscriber has failed.
-    if (event === 'BeforeTransactionCommit') listener();
+    if (event === 'BeforeTransactionCommit') await listener();
   };
 }

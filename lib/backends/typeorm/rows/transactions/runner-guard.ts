@@ -50,6 +50,8 @@ export class RunnerGuard {
   readonly #pendingEnds = new PendingEnds();
   #leaveConnection: (() => void) | undefined;
   #beforeCommit: (() => Promise<unknown>) | undefined;
+  /** That of the transaction which is ending. */
+  #commitCheck: (() => Promise<unknown>) | undefined;
   /** The next COMMIT or ROLLBACK ends the outermost transaction, even if a nested one has begun meanwhile. */
   #isEnding = false;
   /** That of the transaction which began last. */
@@ -67,9 +69,7 @@ export class RunnerGuard {
       const currentGuard = () => guardOf(dataSourceOf(manager).createQueryRunner());
       separateTransactions(manager, (begin) => currentGuard().runPlainTransaction(begin));
     }
-    beforeEachCommit(runner, () => {
-      if (depthOf(runner) === 1) this.#commitProgress.onSent();
-    });
+    beforeEachCommit(runner, () => this.#onCommit());
     this.#start = runner.startTransaction.bind(runner);
     this.#commit = runner.commitTransaction.bind(runner);
     this.#rollback = runner.rollbackTransaction.bind(runner);
@@ -135,7 +135,10 @@ export class RunnerGuard {
     return isNested ? work() : this.runTransaction(work);
   }
 
-  /** Runs the check right before COMMIT, after all helpers, even those that are not awaited. If it rejects, the commit does too. */
+  /**
+   * Runs the check right before COMMIT, after all helpers, even those that are not awaited, and after the subscribers. If it rejects,
+   * the commit does too.
+   */
   checkBeforeCommit(check: () => Promise<unknown>): void {
     this.#beforeCommit = check;
   }
@@ -215,10 +218,8 @@ export class RunnerGuard {
     // A released savepoint is not counted: later statements are committed or rolled back together with it anyway.
     if (!isSavepoint || !isCommit) this.#endCounter.add(depth);
     if (!isSavepoint) {
-      const beforeCommit = this.#beforeCommit;
+      this.#commitCheck = this.#beforeCommit;
       this.#beforeCommit = undefined;
-      if (isCommit) await beforeCommit?.();
-      if (isCommit && this.#isBroken) throw brokenSavepointError();
     }
     const end = this.#pendingEnds.add(endStep);
     try {
@@ -227,6 +228,16 @@ export class RunnerGuard {
       this.#pendingEnds.remove(end);
     }
     return true;
+  }
+
+  /** COMMIT or RELEASE SAVEPOINT follows. */
+  async #onCommit(): Promise<void> {
+    if (depthOf(this.#runner) > 1) return;
+    const check = this.#commitCheck;
+    this.#commitCheck = undefined;
+    await check?.();
+    if (this.#isBroken) throw brokenSavepointError();
+    this.#commitProgress.onSent();
   }
 
   async #commitOnce(isSavepoint: boolean): Promise<void> {
