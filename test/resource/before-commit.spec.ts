@@ -31,7 +31,7 @@ function fixture(storeOf: Parameters<typeof tablesOn>[0]) {
   });
   afterAll(() => opened.app.close());
   const beforeCommit = (run: (runner: QueryRunner) => Promise<unknown>) => {
-    subscriber.beforeTransactionCommit = async ({ queryRunner }) => void (await run(queryRunner));
+    subscriber.beforeTransactionCommit = ({ queryRunner }) => run(queryRunner);
   };
   const progress = async () => (await opened.database.manager.findOneByOrFail(Task, { id: 1 })).progress;
   return { opened, beforeCommit, progress };

@@ -80,6 +80,12 @@ describe.each(databases)('a row that is named by the id of a related row, on %s'
     const byName = { owner: { name: '' } };
     const change = (ticket: Ticket) => void (ticket.state = 'SOLD');
     await expect(optimisticUpdate(database, Ticket, byName, change)).rejects.toThrow(LockConfigError);
+    const claim = {
+      from: { state: 'FREE' },
+      to: { state: 'SOLD' },
+      order: { owner: { name: 'ASC' } },
+    } as const;
+    await expect(claimRow(database, Ticket, claim)).rejects.toThrow('got owner.name');
   });
 });
 

@@ -22,7 +22,7 @@ import {
   managerOf,
   newestRowsOptions,
 } from './database.js';
-import { idOf, requireId } from './entity-snapshot.js';
+import { idOf, requireId, throwIfVersionGiven } from './entity-snapshot.js';
 import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import { findRows } from './find-rows.js';
 import type { RowValues } from './fenced-update.js';
@@ -32,6 +32,7 @@ import { executeUpdate } from './update-listeners.js';
 import {
   checkOwnColumns,
   checkWhere,
+  copyValues,
   copyWhere,
   excludeSoftDeleted,
   isObject,
@@ -164,7 +165,7 @@ async function tryClaim(
   const query = manager
     .createQueryBuilder()
     .update(metadata.target)
-    .set(to)
+    .set(copyValues(to))
     .where(copyWhere(from))
     .andWhere(id);
   excludeSoftDeleted(query, metadata, from);
@@ -176,6 +177,7 @@ function checkClaim(metadata: EntityMetadata, claim: RowClaim<ObjectLiteral>): v
   checkParts(claim, metadata);
   requireId(metadata);
   checkOwnColumns('from', metadata, claim.from);
+  if (claim.order) checkOwnColumns('order', metadata, claim.order);
   checkChange(metadata, claim);
 }
 
@@ -200,7 +202,8 @@ function checkParts(claim: unknown, metadata: EntityMetadata): void {
 }
 
 /** @throws LockConfigError if the row would still match `from` after the claim, or would get another id */
-function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<ObjectLiteral>): void {
+function checkChange(metadata: EntityMetadata, { from, to }: RowClaim<ObjectLiteral>): void {
+  const { columns, name } = metadata;
   const errors = new OptionErrors();
   const changes = columns.flatMap((column) => {
     const [was, is] = [from, to].map((values): unknown => column.getEntityValue(values));
@@ -208,6 +211,7 @@ function checkChange({ columns, name }: EntityMetadata, { from, to }: RowClaim<O
   });
   const token = changes.find(({ column }) => isFencingToken(column));
   if (token) throw tokenGivenError(token.column.propertyPath);
+  throwIfVersionGiven(metadata, to);
   // A column with an operator counts as changed, because it is not known here which values the operator matches. TypeORM
   // does not write columns with `update: false`.
   if (!changes.some(({ column, was }) => was !== undefined && column.isUpdate)) {

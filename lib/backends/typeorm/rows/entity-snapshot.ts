@@ -16,8 +16,6 @@ export class EntitySnapshot {
   readonly #dataSource: DataSource;
   readonly #row: ObjectLiteral;
   readonly #lazyRelations: LazyRelations;
-  /** Columns of relations that were null when the row was read, for instance by an initialiser of the class. */
-  readonly #nullRelationColumns: ReadonlySet<ColumnMetadata>;
   readonly #stored: ReadonlyMap<ColumnMetadata, unknown>;
   readonly #versionColumn: ColumnMetadata;
   /** What the row consists of besides columns, as it was read. */
@@ -38,9 +36,6 @@ export class EntitySnapshot {
     }
     this.id = idOf(metadata, row);
     this.version = this.#versionColumn.createValueMap(version);
-    this.#nullRelationColumns = new Set(
-      metadata.columns.filter(({ relationMetadata }) => relationMetadata?.getEntityValue(row) === null),
-    );
     this.#unwritable = new Map(unwritableOf(metadata, row));
     this.#stored = new Map(metadata.columns.map((column) => [column, this.#storedValueOf(column)]));
   }
@@ -100,9 +95,7 @@ export class EntitySnapshot {
   /** A relation that was set to null counts as null. TypeORM would return the value of the column that keeps its id. */
   #valueOf(column: ColumnMetadata): unknown {
     const row = column.relationMetadata?.isLazy ? this.#lazyRelations.readableRow : this.#row;
-    const isNull =
-      column.relationMetadata?.getEntityValue(row) === null && !this.#nullRelationColumns.has(column);
-    return isNull ? null : column.getEntityValue(row);
+    return column.relationMetadata?.getEntityValue(row) === null ? null : column.getEntityValue(row);
   }
 
   #change(column: ColumnMetadata): ObjectLiteral {
@@ -152,6 +145,15 @@ const expressionError = ({ name }: EntityMetadata, { propertyPath }: ColumnMetad
     `Expected a value for ${propertyPath} of ${name}, got a function. Compute the value from the row, or write an SQL ` +
       `expression with update() of its repository or with fencedUpdate().`,
   );
+
+/** @throws LockConfigError for a version among written values: TypeORM would write it instead of incrementing that of the row */
+export function throwIfVersionGiven({ versionColumn }: EntityMetadata, values: object): void {
+  if (!versionColumn || versionColumn.getEntityValue(values) === undefined) return;
+  throw new LockConfigError(
+    `Expected values without '${versionColumn.propertyPath}', which each write increments, got one. Leave it out: write what ` +
+      `you have changed, and not the whole row.`,
+  );
+}
 
 /** @throws LockConfigError if the entity has none */
 export function versionColumnOf({ name, versionColumn }: EntityMetadata): ColumnMetadata {

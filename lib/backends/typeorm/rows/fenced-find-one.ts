@@ -70,7 +70,7 @@ export async function fencedFindOne(
     const row = await retryOnConflict(manager, () => readWithToken(manager, request));
     // The row was deleted since, or has a newer token.
     if (!row) await checkNewestToken(manager, request);
-    else request.rows.checkId(row);
+    else request.rows.onRead(row);
     return row;
   });
 }

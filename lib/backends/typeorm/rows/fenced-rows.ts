@@ -10,10 +10,12 @@ import type {
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
-import { checkIdIsExact, requireId } from './entity-snapshot.js';
+import { checkIdIsExact, requireId, throwIfVersionGiven } from './entity-snapshot.js';
+import { forgetInitialRelations } from './find-rows.js';
 import { allowTokenUpdate, isFencingToken, tokenGivenError } from './fencing-token.js';
 import {
   checkOwnColumns,
+  copyValues,
   copyWhere,
   excludeSoftDeleted,
   isFindOperator,
@@ -44,8 +46,8 @@ export interface FencedRows {
   addConditions(query: Conditions, where: object): void;
   /** @throws LockConfigError if the condition names a column that each write changes */
   checkUnchanged(where: object): void;
-  /** @throws LockConfigError if the driver has rounded the id of a row that was read */
-  checkId(row: ObjectLiteral): void;
+  /** Checks and corrects a row that was read. @throws LockConfigError if the driver has rounded its id */
+  onRead(row: ObjectLiteral): void;
   /** Whether the condition can match one row at most. */
   isSingleRow(where: object): boolean;
 }
@@ -77,7 +79,8 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
     setWithToken(update, values, token) {
       if (column.getEntityValue(values) !== undefined) throw tokenGivenError(column.propertyPath);
       checkTokenParent(column, values);
-      update.set(mergeDeep(values, column.createValueMap(token)));
+      throwIfVersionGiven(metadata, values);
+      update.set(mergeDeep(copyValues(values), column.createValueMap(token)));
       allowTokenUpdate(update, column);
     },
     addConditions(query, where) {
@@ -90,7 +93,10 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
       const named = changing.find((column) => column && column.getEntityValue(where) !== undefined);
       if (named) throw changingColumnError(named.propertyPath);
     },
-    checkId: (row) => checkIdIsExact(metadata, row),
+    onRead(row) {
+      checkIdIsExact(metadata, row);
+      forgetInitialRelations(metadata, row);
+    },
     isSingleRow: (where) =>
       metadata.primaryColumns.every((primary) => {
         const value: unknown = primary.getEntityValue(where);
@@ -139,7 +145,7 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
       // Most databases ignore upper and lower case in names.
       const given = Object.keys(values).find((name) => name.toLowerCase() === fencingToken.toLowerCase());
       if (given !== undefined) throw tokenGivenError(given);
-      update.set({ ...values, [fencingToken]: token });
+      update.set({ ...copyValues(values), [fencingToken]: token });
     },
     addConditions(query, where) {
       for (const [index, [name, value]] of Object.entries(where).entries()) {
@@ -153,7 +159,7 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
       }
     },
     checkUnchanged: () => undefined,
-    checkId: () => undefined,
+    onRead: () => undefined,
     isSingleRow: () => false,
   };
 }

@@ -13,7 +13,7 @@ import { copyWhere, excludeSoftDeleted } from './where-conditions.js';
  * id. It would then lock that row too, on PostgreSQL all rows that match, and leave out those whose related row is deleted
  * softly. Relations are not loaded. Rows that are deleted softly are left out, unless a condition is about that column.
  */
-export function findRows<Entity extends ObjectLiteral>(
+export async function findRows<Entity extends ObjectLiteral>(
   manager: EntityManager,
   metadata: EntityMetadata,
   where: FindOptionsWhere<Entity>,
@@ -24,5 +24,16 @@ export function findRows<Entity extends ObjectLiteral>(
     .setFindOptions({ loadEagerRelations: false, withDeleted: true, ...UNCACHED, ...options })
     .andWhere(copyWhere(where));
   excludeSoftDeleted(query, metadata, where);
-  return query.getMany();
+  const rows = await query.getMany();
+  for (const row of rows) forgetInitialRelations(metadata, row);
+  return rows;
+}
+
+/**
+ * An initialiser of the class may have set a relation to null, which was not loaded. A `save()` of the row would take that for a change, and
+ * remove the relation.
+ */
+export function forgetInitialRelations(metadata: EntityMetadata, row: ObjectLiteral): void {
+  for (const relation of metadata.findInheritanceMetadata(row).relations)
+    if (!relation.isLazy && relation.getEntityValue(row) === null) relation.setEntityValue(row, undefined);
 }

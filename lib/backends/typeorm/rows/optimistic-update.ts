@@ -86,7 +86,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
     });
     if (!row) return null;
     if (another) throw severalRowsError(metadata.name, where);
-    const snapshot = new EntitySnapshot(dataSource, metadata, row);
+    const snapshot = new EntitySnapshot(dataSource, metadata.findInheritanceMetadata(row), row);
     throwIfNewRow(metadata, row, await change(row));
     const changes = await snapshot.changes();
     if (Object.keys(changes).length === 0) return row;

@@ -86,6 +86,10 @@ export const isFindOperator = (value: unknown): value is object => isObject(valu
 export const copyWhere = <Where extends object>(where: Where): Where =>
   copyValue({ ...where }, new Map()) as Where;
 
+/** A deep copy for one statement: subscribers may change the values. Objects of a class stay the same. */
+export const copyValues = <Values extends object>(values: Values): Values =>
+  copyValue(values, new Map()) as Values;
+
 /** `copies`: the objects that were copied already, because related objects may refer to each other. */
 function copyValue(value: unknown, copies: Map<object, object>): unknown {
   if (Array.isArray(value)) return value.map((item) => copyValue(item, copies));
