@@ -2185,8 +2185,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a fenced read returns a row with a rounded id (SQLite)',
     file: 'lib/backends/typeorm/rows/fenced-rows.ts',
-    find: `checkId: (row) => checkIdIsExact(metadata, row),`,
-    replace: `checkId: () => undefined,`,
+    find: `    onRead(row) {
+      checkIdIsExact(metadata, row);`,
+    replace: `    onRead(row) {`,
     specs: ['test/resource/rounded-ids'],
   },
   {
@@ -3238,8 +3239,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token replaces the object that it is a part of',
     file: 'lib/backends/typeorm/rows/fenced-rows.ts',
-    find: 'mergeDeep(values, column.createValueMap(token))',
-    replace: '({ ...values, ...column.createValueMap(token) })',
+    find: 'mergeDeep(copyValues(values), column.createValueMap(token))',
+    replace: '({ ...copyValues(values), ...column.createValueMap(token) })',
     specs: ['test/resource/embedded'],
   },
   {
