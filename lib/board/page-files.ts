@@ -22,7 +22,7 @@ export function readPageFiles(): PageFiles {
   } catch (cause) {
     throw new LockConfigError(
       `Cannot read the page of LockBoardModule in ${pageFolder}. If the application is bundled, leave ` +
-        `nestjs-distributed-lock out of the bundle (as an external package).`,
+        `nestjs-distributed-lock and @nestjs/* out of the bundle (as external packages).`,
       { cause },
     );
   }

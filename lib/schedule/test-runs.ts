@@ -33,12 +33,14 @@ export class TestRuns {
       tickRuns.emitSkipped(job, tickMs, 'taken');
       return undefined;
     }
-    const claim = async () => {
-      const claimed = await this.claim(job, tickMs);
-      if (claimed && tickMs !== undefined) this.#namedTicks.add(tickName);
-      return claimed;
-    };
-    return await jobInvoker.invoke(job, claim);
+    // Before the claim, because another call for the tick may come meanwhile.
+    if (tickMs !== undefined) this.#namedTicks.add(tickName);
+    let claimed: ClaimedRun | undefined;
+    try {
+      return await jobInvoker.invoke(job, async () => (claimed = await this.claim(job, tickMs)));
+    } finally {
+      if (!claimed) this.#namedTicks.delete(tickName);
+    }
   }
 
   /** Claims a run without a tick: it is refused only while the job is paused or another run is in progress. */

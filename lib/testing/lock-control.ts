@@ -76,7 +76,8 @@ export class LockControl {
     const { acquire } = await this.#parts.store.execute({ acquire: requests }, TIMEOUT_MS);
     if (acquire.some(({ kind }) => kind !== 'granted')) {
       await this.#parts.store.execute({ release: acquisitions }, TIMEOUT_MS);
-      throw new Error(`Expected "${key}" to be free, but it is held. Call lose() first.`);
+      const remedy = this.#taken.has(key) ? 'it is held by take(). Call free()' : 'it is held. Call lose()';
+      throw new Error(`Expected "${key}" to be free, but ${remedy} first.`);
     }
     this.#taken.set(key, acquisitions);
   }

@@ -91,6 +91,9 @@ describe('a job under LockTestingModule, without ScheduleModule,', () => {
     expect(await control.fire('weekly', { tick: earlier })).toBe('reported');
     expect(await control.fire('weekly', { tick: earlier })).toBeUndefined();
     expect(jobs.ticks).toEqual([later, earlier]);
+    const tick = new Date('2030-06-10T03:00:00Z');
+    const atOnce = await Promise.all([control.fire('weekly', { tick }), control.fire('weekly', { tick })]);
+    expect(atOnce).toEqual(['reported', undefined]);
     await app.close();
   });
 
