@@ -1,8 +1,10 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { type ZookeeperBackend, zookeeperBackend } from '../../lib/backends/zookeeper/index.js';
 import { entriesOf } from '../../lib/backends/zookeeper/keyspace.js';
 import { readLock } from '../../lib/backends/zookeeper/locks/queue-reader.js';
-import { getChildren } from '../../lib/backends/zookeeper/wire/operations.js';
+import { encodeValue, valueOf } from '../../lib/backends/zookeeper/locks/stored-lock.js';
+import { HostConnection } from '../../lib/backends/zookeeper/wire/host-connection.js';
+import { create, getChildren } from '../../lib/backends/zookeeper/wire/operations.js';
 import { CODE, unlessCode } from '../../lib/backends/zookeeper/wire/zookeeper-errors.js';
 import type { AcquisitionId } from '../../lib/core/backend.js';
 import type { AcquireResult } from '../../lib/core/backend-results.js';
@@ -205,6 +207,27 @@ it('a queued caller whose place is gone queues again, and a lock that others hav
   const { renew } = await backend.execute({ renew: [{ ...holder, leaseMs: LONG_LEASE_MS }] }, TIMEOUT_MS);
   expect(renew[0]?.kind).toBe('lost');
   expect((await ask(waiter))?.kind).toBe('granted');
+});
+
+it('an entry whose deletion ZooKeeper has lost is deleted again, and no other one', async () => {
+  const proxy = await openProxy();
+  const opening = vi.spyOn(HostConnection.prototype, 'open');
+  const ours = open(`127.0.0.1:${proxy.port}`);
+  const held = createAcquisitionId('resurrected');
+  expect(await acquire(ours, held, LONG_LEASE_MS)).toBe('granted');
+  const [connection] = opening.mock.contexts as HostConnection[];
+  const ghost = createAcquisitionId('resurrected ghost');
+  const bucket = zookeeperKeys.bucketOf(ghost.key);
+  const acl = [{ permissions: 31, scheme: 'world', id: 'anyone' }];
+  await connection!.send(create({ path: bucket, data: Buffer.alloc(0), kind: 'container', acl }));
+  const data = encodeValue(valueOf(createAcquireRequest(ghost), true));
+  const path = zookeeperKeys.lock(ghost.key, ghost.holder);
+  await connection!.send(create({ path, data, kind: 'ephemeralSequential', acl }));
+  const theirs = open();
+  expect(await acquire(theirs, createAcquisitionId(ghost.key), SHORT_LEASE_MS)).toBe('taken');
+  proxy.resetAll();
+  await untilGranted(theirs, ghost.key);
+  expect(await acquire(theirs, createAcquisitionId(held.key), SHORT_LEASE_MS)).toBe('taken');
 });
 
 it('a closed backend opens no connection again, whatever it still had to do', async () => {

@@ -327,4 +327,25 @@ export const zookeeperMutants: readonly Mutant[] = [
     // The next`,
     specs: ['test/conformance/zookeeper-access'],
   },
+  {
+    title: 'zookeeper: a lock whose deletion was lost stays',
+    file: 'lib/backends/zookeeper/session/session.ts',
+    find: 'else this.#parts.onContinued();',
+    replace: '',
+    specs: ['test/cluster/zookeeper-own-entries'],
+  },
+  {
+    title: 'zookeeper: a lock that is held is taken for one whose deletion was lost',
+    file: 'lib/backends/zookeeper/locks/unknown-entries.ts',
+    find: 'entry !== undefined && !ownEntries.find(entry)',
+    replace: 'entry !== undefined',
+    specs: ['test/cluster/zookeeper-own-entries'],
+  },
+  {
+    title: 'zookeeper: a session that may end before the lease is relied upon',
+    file: 'lib/backends/zookeeper/locks/lock-reader.ts',
+    find: '!own.session.lasts(remainingMs)',
+    replace: 'false',
+    specs: ['test/cluster/zookeeper-session'],
+  },
 ];

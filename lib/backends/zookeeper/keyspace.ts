@@ -91,6 +91,12 @@ export function parseEntry(bucket: string, name: string): LockEntry | undefined 
   }
 }
 
+/** The entry of a path; `undefined` if it is none of this backend. */
+export function entryAt(path: string): LockEntry | undefined {
+  const slash = path.lastIndexOf('/');
+  return parseEntry(path.slice(0, slash), path.slice(slash + 1));
+}
+
 /** Whether the number of an entry is so close to the last one that its order among later entries is not certain. */
 export function isNearLast(path: string): boolean {
   const sequence = Number(path.slice(path.lastIndexOf(END) + 1));

@@ -23,6 +23,7 @@ import { QueueReader } from './locks/queue-reader.js';
 import { Releases } from './locks/releases.js';
 import { Renewals } from './locks/renewals.js';
 import { TOKENS_PER_TRANSACTION } from './locks/stored-lock.js';
+import { deleteUnknownEntries } from './locks/unknown-entries.js';
 import { ZookeeperClient } from './session/client.js';
 import { Hosts } from './session/hosts.js';
 import { RunRecords } from './ticks/run-records.js';
@@ -69,6 +70,10 @@ export class ZookeeperBackend implements LockBackend {
     });
     const ownEntries = new OwnEntries(client);
     client.isInUse = (session) => ownEntries.isInUse(session);
+    // If it fails, the connection is lost again, or the entries are deleted after the next one.
+    client.onContinued((session) => {
+      deleteUnknownEntries(session, { keyspace, ownEntries }).catch(() => undefined);
+    });
     const records = new TickSnapshots(client);
     const requests = new TickStates(client, records);
     const shared = {

@@ -23,6 +23,7 @@ export class ZookeeperClient {
   readonly #parts: ClientParts;
   readonly #onLost = new Set<() => void>();
   readonly #onNotice = new Set<(path: string) => void>();
+  readonly #onContinued = new Set<(session: Session) => void>();
   #session: Session | undefined;
   #isClosed = false;
   /** Locks of the session are held or waited for. */
@@ -122,6 +123,11 @@ export class ZookeeperClient {
     this.#onLost.add(listener);
   }
 
+  /** Calls back when a session goes on over another connection. */
+  onContinued(listener: (session: Session) => void): void {
+    this.#onContinued.add(listener);
+  }
+
   /** Calls back with the path of a watched node that has ended. */
   onNotice(listener: (path: string) => void): void {
     this.#onNotice.add(listener);
@@ -148,6 +154,9 @@ export class ZookeeperClient {
       prepare: (deadline) => this.#createRoots(session, deadline),
       onNotice: (path) => {
         for (const listener of this.#onNotice) listener(path);
+      },
+      onContinued: () => {
+        for (const listener of this.#onContinued) listener(session);
       },
       onLost: () => {
         for (const listener of this.#onLost) listener();

@@ -13,6 +13,8 @@ export interface SessionParts {
   /** Creates what all requests need, over a connection that was just opened. */
   readonly prepare: (deadline: Deadline) => Promise<void>;
   readonly onNotice: (path: string) => void;
+  /** The session goes on over another connection. */
+  readonly onContinued: () => void;
   /** The connection was lost, with its watches, or the session is over. */
   readonly onLost: () => void;
   /** Locks are held or waited for, so the session must go on. */

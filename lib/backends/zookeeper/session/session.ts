@@ -159,6 +159,7 @@ export class Session {
       }
     }
     if (!this.#isPrepared) await this.#parts.prepare(deadline);
+    else this.#parts.onContinued();
     this.#isPrepared = true;
   }
 

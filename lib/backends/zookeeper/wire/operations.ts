@@ -56,6 +56,7 @@ const TYPE = {
     create: 15,
   },
   createContainer: 19,
+  getEphemerals: 103,
 };
 /** Also the header of an error in the reply to a multi. */
 const END_OF_MULTI = -1;
@@ -103,6 +104,13 @@ export const getChildren = (path: string, isWatched = false): Operation<{ names:
   ...{ type: TYPE.getChildren, path, isWrite: false },
   encode: (writer) => void writer.text(path).bool(isWatched),
   decode: (reader) => ({ names: reader.texts(), stat: readStat(reader) }),
+});
+
+/** The nodes below the path that end with this session. */
+export const getEphemerals = (path: string): Operation<string[]> => ({
+  ...{ type: TYPE.getEphemerals, path, isWrite: false },
+  encode: (writer) => void writer.text(path),
+  decode: (reader) => reader.texts(),
 });
 
 /** Reads that follow see all that was written before. */
