@@ -30,8 +30,8 @@ export async function findRows<Entity extends ObjectLiteral>(
 }
 
 /**
- * An initialiser of the class may have set a relation to null, which was not loaded. A `save()` of the row would take that for a change, and
- * remove the relation.
+ * An initialiser of the class may have set a relation to null, which was not loaded. A `save()` of the row would take that for a
+ * change, and remove the relation.
  */
 export function forgetInitialRelations(metadata: EntityMetadata, row: ObjectLiteral): void {
   for (const relation of metadata.findInheritanceMetadata(row).relations)

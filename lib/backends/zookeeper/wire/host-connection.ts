@@ -138,7 +138,7 @@ export class HostConnection {
     this.#listener?.onClosed();
   }
 
-  /** All that is written in one turn of the event loop goes out together, and as one buffer: to write several costs more. */
+  /** All that is written in one turn of the event loop goes out together, as one buffer. */
   #write(message: JuteWriter): void {
     if (this.#unsent.length === 0) nextTick(() => this.#flush());
     this.#unsent.push(message.toFrame());
