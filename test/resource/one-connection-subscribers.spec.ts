@@ -312,13 +312,16 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
       const [firstId, secondId, lockedId] = [newId(), newId(), newId()];
       let commitFirst = (): void => undefined;
       const held = new Promise<void>((resolve) => (commitFirst = resolve));
-      const first = database.transaction(async (manager) => {
-        await insert(manager, firstId);
+      const byHand = database.createQueryRunner();
+      async function begin() {
+        await byHand.startTransaction();
+        await insert(byHand.manager, firstId);
         await held;
-      });
+        await byHand.commitTransaction();
+      }
+      const first = begin();
       await until(isOpen);
       await sleep(20);
-      const byHand = database.createQueryRunner();
       async function second() {
         await byHand.startTransaction();
         await insert(byHand.manager, secondId);
