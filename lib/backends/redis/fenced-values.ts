@@ -110,9 +110,9 @@ export interface FencedSetOptions {
  *
  * The token is kept in a key of its own, `key{key}:fencing-token` (`key:fencing-token` if the key has a hash tag), on the same
  * slot of a Cluster. It is kept as long as the value, with `ttlMs` a day longer: a holder that slept for longer than that is no
- * longer refused. Write the key only with this function. To delete the value, delete only its own key: without the token, a late write of an older lock would be accepted.
- * Like `SET`, it replaces a value of any type. The same token may write again, so you can repeat a write whose reply was lost.
- * Errors of Redis are not changed.
+ * longer refused. Write the key only with this function. To delete the value, delete only its own key: without the token, a late
+ * write of an older lock would be accepted. Like `SET`, it replaces a value of any type. The same token may write again, so you
+ * can repeat a write whose reply was lost. Errors of Redis are not changed.
  *
  * @throws LockLostError if a newer token has read or written the key, or, before anything is sent, if the lock is no longer
  *   valid; LockConfigError for wrong arguments, or if something else than a token is in the key of the token

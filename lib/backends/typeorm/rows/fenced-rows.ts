@@ -11,8 +11,8 @@ import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
 import { checkIdIsExact, requireId, throwIfVersionGiven } from './entity-snapshot.js';
-import { forgetInitialRelations } from './find-rows.js';
 import { allowTokenUpdate, isFencingToken, tokenGivenError } from './fencing-token.js';
+import { forgetInitialRelations } from './find-rows.js';
 import {
   checkOwnColumns,
   copyValues,
