@@ -79,7 +79,10 @@ export interface TickRefused {
   readonly retryInMs?: number;
 }
 
-/** The decision about a claim: the tick is granted, or the claim is refused. */
+/**
+ * The decision about a claim: the tick is granted, or refused, or the key is `taken` by the run of another tick, so this tick would
+ * overlap it.
+ */
 export type TickVerdict =
   | { readonly kind: 'grant'; readonly attempt: number }
   | TickRefused

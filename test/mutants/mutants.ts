@@ -467,6 +467,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/postgres'],
   },
   {
+    title: 'a batch of releases and renewals does not check the holders of its keys (PostgreSQL)',
+    file: POSTGRES,
+    find: 'WHERE s.holder = a.holder AND s.expires_at > c.now ORDER BY s.key',
+    replace: 'WHERE s.holder IS NOT NULL AND s.expires_at > c.now ORDER BY s.key',
+    specs: ['test/conformance/sql-batches.spec'],
+  },
+  {
     title: 'the clean-up removes rows that were acquired since it has read them (PostgreSQL)',
     file: POSTGRES,
     find: "AND ${IS_IDLE} AND ${NOT_DURABLE} <> ''\n    ORDER BY l.key FOR UPDATE SKIP LOCKED))\n  AND ${IS_IDLE}`",
