@@ -10,8 +10,6 @@ import { Term, waitForAbort } from './term.js';
 
 interface ElectionCandidateParts {
   readonly election: Election;
-  /** The `leaseMs` given by the caller or a decorator, if any. */
-  readonly leaseMs: number | undefined;
   readonly defaultLeaseMs: number;
   /** Settles when an earlier candidate of this process has ended, whose work may still run. */
   readonly previousEnded: Promise<void>;
@@ -37,7 +35,6 @@ export class ElectionCandidate implements Candidate {
   #campaigning: Promise<void> = Promise.resolve();
   #term: Term | undefined;
   #backoffTimer: WheelTimer | undefined;
-  #givenLeaseMs: number | undefined;
   /** The number of jobs that have joined; `undefined` once something else has. */
   #jobCount: number | undefined = 0;
 
@@ -45,22 +42,11 @@ export class ElectionCandidate implements Candidate {
     this.#parts = parts;
     this.election = parts.election;
     this.#leaderObserver = new LeaderObserver(parts.election);
-    this.#givenLeaseMs = parts.leaseMs;
     this.ended = parts.previousEnded;
   }
 
-  /** As a caller or a decorator has given it, if any has. */
-  get givenLeaseMs(): number | undefined {
-    return this.#givenLeaseMs;
-  }
-
   get leaseMs(): number {
-    return this.#givenLeaseMs ?? this.#parts.defaultLeaseMs;
-  }
-
-  /** Before the candidate has started, one caller may still set the lease for all callers that did not. */
-  setLeaseIfMissing(leaseMs: number | undefined): void {
-    this.#givenLeaseMs ??= leaseMs;
+    return this.election.leaseMs ?? this.#parts.defaultLeaseMs;
   }
 
   /** Stays in the election when its jobs have ended. */

@@ -41,6 +41,8 @@ export class Election {
   readonly revoked: ElectionHandler[] = [];
   /** For an election with jobs of the scheduler: functions that return whether the scheduler of this process fires one of them. */
   readonly firingChecks: (() => boolean)[] = [];
+  /** As a caller or a decorator has given it, if any has. */
+  leaseMs: number | undefined;
 
   constructor({ name, locks, timerWheel }: ElectionParts) {
     this.name = name;

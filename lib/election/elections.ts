@@ -97,20 +97,25 @@ export class Elections {
   }
 
   #findOrCreateCandidate(name: string, options: ElectionOptions): ElectionCandidate {
-    const defaultLeaseMs = this.#defaultLeaseMs;
     this.#check(name, options);
     this.#locks.stopping.throwIfAborted();
     const existing = this.#candidates.get(name);
-    if (existing && !existing.hasLeft) {
-      if (!this.#hasStarted) existing.setLeaseIfMissing(options.leaseMs);
-      return requireSameLease(existing, name, options.leaseMs);
+    const election = this.#electionOf(name);
+    if (!existing || existing.hasLeft) {
+      election.leaseMs = options.leaseMs ?? election.leaseMs;
+      return this.#context.runInAsyncScope(() => this.#createCandidate(election, existing));
     }
+    // Before the start, one caller may still set the lease for all that did not.
+    if (!this.#hasStarted) election.leaseMs ??= options.leaseMs;
+    return requireSameLease(existing, name, options.leaseMs);
+  }
+
+  #createCandidate(election: Election, previous?: ElectionCandidate): ElectionCandidate {
     const candidate = new ElectionCandidate({
-      ...{ election: this.#electionOf(name), defaultLeaseMs },
-      leaseMs: options.leaseMs ?? existing?.givenLeaseMs,
-      previousEnded: existing?.ended ?? Promise.resolve(),
+      ...{ election, defaultLeaseMs: this.#defaultLeaseMs },
+      previousEnded: previous?.ended ?? Promise.resolve(),
     });
-    this.#candidates.set(name, candidate);
+    this.#candidates.set(election.name, candidate);
     if (this.#hasStarted) this.#startOrDefer(candidate);
     return candidate;
   }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { redisBackend } from '../../lib/backends/redis/index.js';
+import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
@@ -129,6 +130,29 @@ it('a server may forget scripts at any time', async () => {
   } finally {
     clearInterval(forgetting);
     await Promise.all(replicas.map((locks) => locks.close()));
+    await admin.quit();
+    await server.stop();
+  }
+});
+
+/** FAILOVER pauses writes like this until the replica has everything. A PING is answered meanwhile. */
+it.each(['WRITE', 'ALL'])('callers outlast a pause of %s', async (commands) => {
+  const server = await startRedis();
+  const admin = new Redis(server.url);
+  const locks = bareLocks({ backend: redisBackend({ url: server.url }), namespace: 'spec' });
+  try {
+    await (await locks.acquire('before')).release();
+    await admin.call('CLIENT', 'PAUSE', 1_500, commands);
+    const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 600_000 };
+    const [lock, run] = await Promise.all([
+      locks.acquire('during', { waitMs: 60_000 }),
+      locks.jobs.claimTick('job', { tick }),
+      locks.jobs.setPaused('another', true),
+    ]);
+    expect(lock.isValid()).toBe(true);
+    expect(run).toBeInstanceOf(LockHandle);
+  } finally {
+    await locks.close();
     await admin.quit();
     await server.stop();
   }

@@ -2312,6 +2312,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/idle-connections'],
   },
   {
+    title: 'a connection is replaced while its server pauses writes (Redis)',
+    file: 'lib/backends/redis/single/redis-connection.ts',
+    find: 'spare.eval(EMPTY_SCRIPT, 0)',
+    replace: 'spare.ping()',
+    specs: ['test/cluster/redis-failover'],
+  },
+  {
     title: 'a claim of a tick whose result was lost is not repeated',
     file: 'lib/core/leases/acquirer.ts',
     find: `if (!isTooLate) [result, sentAt] =`,

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -80,6 +81,16 @@ function guardLed(app: TestingModule, letGo: (runs: CronRuns, key: string) => vo
   };
   for (let number = 0; number < 100; number += 1) letGo(runs, `led:${number}`);
   return handlers;
+}
+
+/** In a separate function for the same reason. Returns the contexts of the callers. */
+function joinMany(elections: LeaderElection): WeakRef<object>[] {
+  const storage = new AsyncLocalStorage<object>();
+  return Array.from({ length: 100 }, (_, number) => {
+    const context = {};
+    storage.run(context, () => elections.join(`tenant:${number}`));
+    return new WeakRef(context);
+  });
 }
 
 const LED: GuardOptions = { everyMs: 60_000, leader: 'boss' };
@@ -180,5 +191,13 @@ describe('a job created at run time that is disposed of', () => {
       return handlers.every((handler) => handler.deref() === undefined);
     });
     expect(handlers).not.toHaveLength(0);
+  });
+});
+
+it('a candidate does not keep the asynchronous context in which join was called', async () => {
+  const contexts = joinMany((await boot()).get(LeaderElection));
+  await until(() => {
+    collectGarbage();
+    return contexts.every((context) => context.deref() === undefined);
   });
 });

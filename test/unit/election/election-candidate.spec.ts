@@ -75,11 +75,18 @@ describe('a candidate that leaves', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('is followed by one with the same lease', async () => {
+  it('is followed by one with the lease that a decorator has set', async () => {
     const { clock, ours } = electionFixture();
     const leaseMs = 4_000;
-    await ours.elections.join('boss', { leaseMs }).leave();
+    // As the decorator does it.
+    ours.elections.onElected('boss', { location: 'work', run: () => undefined });
+    const candidate = ours.elections.join('boss', { leaseMs });
+    await clock.advance(0);
+    await candidate.leave();
+    await candidate.ended;
+    await clock.advance(0);
     const next = ours.elections.join('boss');
+    expect(ours.elections.join('boss', { leaseMs })).toBe(next);
     await clock.advance(0);
     expect((await next.leader())?.remainingMs).toBeLessThanOrEqual(leaseMs);
   });

@@ -125,8 +125,9 @@ export class RedisConnection {
         this.#takeSpare(spare);
       else this.#dropSpare();
     };
-    // Without ioredis' ready check, `ready` does not prove that the server replies, so PING does. An error reply is enough.
-    spare.once('ready', () => void spare.ping().then(settle, settle));
+    // Without ioredis' ready check, `ready` does not prove that the server replies, so a script does. An error reply is enough. A
+    // server that pauses writes for a failover still replies to PING.
+    spare.once('ready', () => void spare.eval(EMPTY_SCRIPT, 0).then(settle, settle));
     spare.once('close', settle);
     spare.connect().catch(() => undefined); // The events report the outcome too.
   }
@@ -167,6 +168,9 @@ function end(client: Redis | Cluster): void {
   // If it was still connecting, ioredis opens connections to the Sentinels even after that.
   client.on('failoverSubscribed', () => client.disconnect());
 }
+
+/** Redis pauses it together with writes, because a script may write. */
+const EMPTY_SCRIPT = 'return 0';
 
 /** Changes nothing, because nothing has this key. A server that takes no writes refuses it all the same. */
 const WRITE_NOTHING = "return redis.call('SET', KEYS[1], '', 'XX', 'PX', 1)";
