@@ -1,5 +1,11 @@
 import { subscribeToEvents } from '../core/event-subscriptions.js';
-import type { EventSource, LockEventListeners, LockEventMessage, LockEventName } from '../core/events.js';
+import type {
+  EventSource,
+  LockEventListeners,
+  LockEventMessage,
+  LockEventName,
+  TickSkipReason,
+} from '../core/events.js';
 import { formatReason } from '../core/format.js';
 
 export interface RecentEvent {
@@ -49,7 +55,7 @@ const DESCRIBE: Describe = {
     detail: `${voting} of ${servers} servers count`,
   }),
   'tick-skipped': ({ job, reason }) =>
-    reason === 'taken' || reason === 'not-leader' ? undefined : fault(job, reason),
+    isExpected(reason) ? undefined : fault(job, reason),
   'tick-ended': ({ job, outcome, durationMs, error }) =>
     outcome === 'completed'
       ? undefined
@@ -62,6 +68,10 @@ const DESCRIBE: Describe = {
   'leader-overran': ({ election, methods }) => fault(election, `still running: ${methods.join(', ')}`),
   shutdown: ({ phase }) => ({ detail: phase }),
 };
+
+/** Each tick of a paused job is skipped, which would replace all other events. */
+const isExpected = (reason: TickSkipReason) =>
+  reason === 'taken' || reason === 'not-leader' || reason === 'paused';
 
 const seconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
 

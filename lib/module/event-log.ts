@@ -39,10 +39,11 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
           `lease and has probably died. The job becomes free in ${Math.round(remainingMs)} ms.`
         : `A run of the job "${job}" has probably died: ${instance}, which began it at ${since.toISOString()}, no longer renews ` +
           `its lease. Its lease ends in ${Math.round(remainingMs)} ms.`,
-    // The scheduler logs what was thrown, but not by which job.
+    // The scheduler logs what was thrown, but not by which job. A run that obeys its signal throws nothing.
     'tick-ended': ({ job, tick, attempt, outcome }) =>
-      outcome === 'failed'
-        ? `The run of the job "${job}" for the tick ${tick.toISOString()} has failed (attempt ${attempt}).`
+      outcome === 'failed' || outcome === 'timed-out'
+        ? `The run of the job "${job}" for the tick ${tick.toISOString()} has ` +
+          `${outcome === 'failed' ? 'failed' : 'exceeded its time limit'} (attempt ${attempt}).`
         : undefined,
     stalled: ({ lateMs, leaseMs, held }) =>
       `The event loop was blocked for ${Math.round(lateMs)} ms while ${held} locks were held, some with a lease of ` +

@@ -1,4 +1,5 @@
 import {
+  type Exception,
   type Attributes,
   type Context,
   type Span,
@@ -62,7 +63,7 @@ function traceRuns(tracer: Tracer): () => void {
       const { outcome, error } = trace;
       if (outcome !== undefined) span.setAttribute('outcome', outcome);
       if (error !== undefined) {
-        span.recordException(isError(Error, error) ? error : formatReason(error));
+        span.recordException(exceptionOf(error));
         setError(span, error);
       }
       span.end();
@@ -102,6 +103,12 @@ const attributesOf = ({
 }: Pick<EventSource, 'backend' | 'module'> & { readonly template: string }): Attributes => ({
   ...{ template, backend, module },
 });
+
+/** The message of a lock error names the key. */
+function exceptionOf(error: unknown): Exception {
+  if (isError(LockError, error)) return { name: error.name };
+  return isError(Error, error) ? error : formatReason(error);
+}
 
 /** Without the message, because that of a lock error names the key. */
 function setError(span: Span, error: unknown): void {

@@ -14,6 +14,7 @@ import { type LockOrderEdge, MAX_EDGES } from '../core/lock-order-graph.js';
 import { describeInversionWithStacks } from '../core/lock-order-text.js';
 import type { LockOrder } from '../core/lock-order.js';
 import { Locks } from '../core/locks.js';
+import { OptionErrors } from '../core/option-errors.js';
 import type { LockMode } from '../core/options.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { JobRunner } from '../schedule/job-runner.js';
@@ -60,8 +61,11 @@ export class LockControl {
    * acquires a read lock or the write lock.
    *
    * @throws Error if the key is held already
+   * @throws LockConfigError if an option is wrong
    */
-  async take(key: string, { permits, mode }: TakeOptions = {}): Promise<void> {
+  async take(key: string, options: TakeOptions = {}): Promise<void> {
+    checkTakeOptions(options);
+    const { permits, mode } = options;
     const storeKeys = [this.#storeKey(key)];
     if (permits !== undefined) storeKeys.splice(0, 1, ...this.#permitKeys(key).slice(0, permits));
     else if (mode === 'write') storeKeys.splice(0, 1, ...this.#slotKeys(key));
@@ -198,4 +202,14 @@ export class LockControl {
     checkKey(key);
     return lockStoreKey(this.#parts.namespace, key);
   }
+}
+
+function checkTakeOptions(options: unknown): void {
+  const errors = new OptionErrors();
+  const { permits, mode } = errors.object('options', options, ['permits', 'mode']);
+  const isCount = Number.isInteger(permits) && Number(permits) >= 1 && Number(permits) <= MAX_PERMITS;
+  errors.expect('options.permits', permits, `a whole number from 1 to ${MAX_PERMITS}`, isCount);
+  errors.oneOf('options.mode', mode, ['read', 'write']);
+  if (permits !== undefined && mode !== undefined) errors.add('expected permits or a mode, got both');
+  errors.throwIfAny('Wrong options of take()');
 }

@@ -3025,9 +3025,23 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock does not take the write lock (SQLite)',
     file: 'lib/backends/typeorm/rows/locked-row.ts',
-    find: 'if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);',
-    replace: '',
+    find: 'await takeWriteLock(manager.queryRunner as QueryRunner, request);',
+    replace: 'void request;',
     specs: ['test/resource/locks-in-transactions'],
+  },
+  {
+    title: 'rows: a row lock takes the write lock of the main file (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/write-lock.ts',
+    find: "const { waitMs, database = 'main', mayBeginAgain = false } = request;",
+    replace: "const { waitMs, mayBeginAgain = false } = request;\n  const database = 'main';",
+    specs: ['test/resource/sqlite-write-lock'],
+  },
+  {
+    title: 'rows: a row lock that waits keeps what others have read (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/write-lock.ts',
+    find: "if (mayBeginAgain) connection.exec('ROLLBACK; BEGIN');",
+    replace: '',
+    specs: ['test/resource/sqlite-write-lock'],
   },
   {
     title: 'rows: SKIP LOCKED has a limit of 0 s (MariaDB)',

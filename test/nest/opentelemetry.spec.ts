@@ -319,6 +319,17 @@ it('a run is a span, and what it does is part of it', async () => {
   });
 });
 
+it('the span of a run does not show which key its lock error is about', async () => {
+  instrument();
+  app.get(Shop).failure = new LockTimeoutError('"customer:alice" was still taken', { key: 'customer:alice' });
+  await expect(app.get(LockControl).fire('report')).rejects.toThrow('alice');
+  expect(span('job.run')).toMatchObject({
+    attributes: { 'error.type': 'LOCK_TIMEOUT' },
+    events: [{ name: 'exception', attributes: { 'exception.type': 'LockTimeoutError' } }],
+  });
+  expect(JSON.stringify(span('job.run')!.events)).not.toContain('alice');
+});
+
 it('nothing is recorded after the end, and wrong options are refused', async () => {
   const { [Symbol.dispose]: stop } = instrument();
   stop();

@@ -74,6 +74,15 @@ describe('a method with a mode', () => {
     expect(await catalog.saveUnlessBusy('1')).toBe(true);
   });
 
+  it.each<[Parameters<LockControl['take']>[1], string]>([
+    [{ permits: 0 }, 'a whole number from 1 to 64'],
+    [{ permits: 65 }, 'a whole number from 1 to 64'],
+    [{ permits: 1, mode: 'read' }, 'expected permits or a mode, got both'],
+  ])('cannot be tested with wrong options: %j', async (options, text) => {
+    const { control } = await start();
+    await expect(control.take('catalog:1', options)).rejects.toThrow(text);
+  });
+
   it('does not wait for its own caller', async () => {
     const { catalog } = await start();
     await expect(catalog.find('1', () => catalog.save('1'))).rejects.toThrow(

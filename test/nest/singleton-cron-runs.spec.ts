@@ -91,6 +91,17 @@ it('a run that fails is logged with its job, and one that ends is not', async ()
   expect(warned).toHaveLength(1);
 });
 
+it('a run that obeys its signal after the time limit is logged', async () => {
+  const warned: string[] = [];
+  const work = ({ signal }: CronRun) =>
+    new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  const app = await boot(yearly({ maxRunMs: 1 }, work), { warned });
+  const { tick } = await app.get(CronRuns).runNow('yearly');
+  expect(warned).toEqual([
+    `The run of the job "yearly" for the tick ${tick.toISOString()} has exceeded its time limit (attempt 1).`,
+  ]);
+});
+
 describe('a tick at which all replicas were down', () => {
   const midnight = Date.UTC(2027, 0, 1);
 

@@ -196,7 +196,8 @@ export class Grant {
    */
   onConfirmed({ sentAt, leaseMs }: ConfirmedRequest): void {
     const validUntilMs = endOfValidity(sentAt.monotonicMs, leaseMs);
-    const isNewer = sentAt.monotonicMs > this.#confirmedAt.monotonicMs;
+    // The wall clock may have been set in the same moment.
+    const isNewer = sentAt.monotonicMs >= this.#confirmedAt.monotonicMs;
     if (isNewer && !clocksAgree(this.#confirmedAt, sentAt)) this.#validUntilMs = validUntilMs;
     else this.#validUntilMs = Math.max(this.#validUntilMs, validUntilMs);
     if (isNewer) this.#confirmedAt = sentAt;

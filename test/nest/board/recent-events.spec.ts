@@ -9,6 +9,13 @@ const publish = (event: string, fields: object) =>
 let events: RecentEvents;
 afterEach(() => events.close());
 
+it('ticks that are skipped as they should be are not shown', () => {
+  events = new RecentEvents(source, Date.now);
+  for (const reason of ['taken', 'not-leader', 'paused', 'overlap'])
+    publish('tick-skipped', { job: 'report', reason });
+  expect(events.all).toMatchObject([{ event: 'tick-skipped', detail: 'overlap', count: 1 }]);
+});
+
 it('jobs that fail alike are told apart, and a fault of the store is one line', () => {
   events = new RecentEvents(source, Date.now);
   for (const job of ['billing', 'report', 'report']) {

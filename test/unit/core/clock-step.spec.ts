@@ -52,6 +52,14 @@ const isOurs = async (lock: Lock) => {
 };
 
 describe('after a step of the wall clock', () => {
+  it('a lock can be extended in the same moment', async () => {
+    const { clock, ours } = lockFixture();
+    const lock = await ours.acquire('key');
+    clock.setWall(clock.wallMs() + 2_000);
+    await lock.extend(60_000);
+    expect(lock.isValid()).toBe(true);
+  });
+
   it.each([-3_600_000, -2_000, 2_000, 3_600_000])(
     'by %d ms, a read of a lock has all held locks confirmed at once',
     async (byMs) => {

@@ -24,9 +24,14 @@ export interface RowSelection<Entity> {
 export async function lockRow<Entity extends ObjectLiteral>(
   manager: EntityManager,
   { metadata, name, where, skips }: RowSelection<Entity>,
-  waitMs: number,
+  { waitMs, mayBeginAgain = false }: { readonly waitMs: number; readonly mayBeginAgain?: boolean },
 ): Promise<Entity | null> {
-  if (isInProcess(manager)) await takeWriteLock(manager.queryRunner as QueryRunner, waitMs);
+  if (isInProcess(manager)) {
+    const database = attachedDatabaseOf(metadata);
+    // A subscriber may have written to another one.
+    const request = { waitMs, database, mayBeginAgain: mayBeginAgain && database === undefined };
+    await takeWriteLock(manager.queryRunner as QueryRunner, request);
+  }
   const onLocked: 'skip_locked' | 'nowait' | undefined = skips
     ? 'skip_locked'
     : waitMs === 0
@@ -53,6 +58,12 @@ export async function lockRow<Entity extends ObjectLiteral>(
     ? readAgain(manager, { metadata, name, where, skips }, row)
     : row;
 }
+
+/** The name of the attached SQLite database that has the table. */
+const attachedDatabaseOf = ({ tablePath }: EntityMetadata): string | undefined => {
+  const end = tablePath.lastIndexOf('.');
+  return end === -1 ? undefined : tablePath.slice(0, end);
+};
 
 /** After its wait for a row, PostgreSQL reads the columns of the table anew, but not what the statement computes from other tables. */
 const computesAsOfBeforeWait = (manager: EntityManager, { columns, tableType }: EntityMetadata) =>

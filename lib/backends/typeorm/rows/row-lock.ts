@@ -114,7 +114,7 @@ async function lockInTransactionOf<Entity extends ObjectLiteral, T>(
   recordTransactionOf(manager, currentLock());
   const guard = guardOf(manager.queryRunner as QueryRunner);
   const row = await guard
-    .run(() => lockRow(manager, request, request.waitMs))
+    .run(() => lockRow(manager, request, request))
     .catch((cause: unknown) => {
       // SQLite cannot skip a row, but its transaction can continue.
       if (request.skips && isInProcess(manager) && isContention(cause)) return null;
@@ -166,7 +166,8 @@ async function tryInOwn<Entity extends ObjectLiteral, T>(
   let hasCalledWork = false as boolean;
   let workError: unknown;
   const lockAndWork = async (manager: EntityManager): Promise<T | null> => {
-    const row = await lockRow(manager, request, leftMs()).catch((cause: unknown) => {
+    const wait = { waitMs: leftMs(), mayBeginAgain: true };
+    const row = await lockRow(manager, request, wait).catch((cause: unknown) => {
       throw isContention(cause) ? contentionError(request, cause) : cause;
     });
     if (!row) return null;

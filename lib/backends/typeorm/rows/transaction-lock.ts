@@ -102,7 +102,7 @@ function resolveOptions(options: TransactionLockOptions): Resolved {
 }
 
 function lockKey(manager: EntityManager, key: string, options: Resolved): Promise<void> {
-  if (isInProcess(manager)) return takeWriteLock(manager.queryRunner as QueryRunner, options.waitMs);
+  if (isInProcess(manager)) return takeWriteLock(manager.queryRunner as QueryRunner, options);
   return isMysql(manager) ? lockTableRow(manager, key, options) : lockAdvisory(manager, key, options);
 }
 

@@ -1,0 +1,85 @@
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Column, DataSource, type DataSourceOptions, Entity, PrimaryColumn } from 'typeorm';
+import { withRowLock } from '../../lib/backends/typeorm/index.js';
+import { LockTimeoutError } from '../../lib/index.js';
+import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
+import { tempFolder } from '../support/temp-folder.js';
+import { until } from '../support/until.js';
+
+const folder = tempFolder();
+const newFile = () => join(folder, `${randomBytes(4).toString('hex')}.db`);
+
+@Entity()
+class Account {
+  @PrimaryColumn('int')
+  id!: number;
+
+  @Column('int')
+  balance!: number;
+}
+
+const stores: [string, (file: string) => Store][] = [
+  ['better-sqlite3', betterSqlite3Store],
+  ['libsql', libsqlStore],
+];
+
+const opened: DataSource[] = [];
+afterEach(async () => {
+  for (const database of opened.splice(0)) await database.destroy();
+});
+
+async function open(store: Store, options: object): Promise<DataSource> {
+  const all = { ...dataSourceOptions(store), synchronize: true, ...options };
+  const database = await new DataSource(all).initialize();
+  opened.push(database);
+  return database;
+}
+
+describe.each(stores)('a row lock of %s', (_, storeIn) => {
+  it.each([true, false])(
+    'that waits is not affected by what other callers of its process read meanwhile, with WAL: %s',
+    async (enableWAL) => {
+      const store = storeIn(newFile());
+      const options = { entities: [Account], enableWAL, timeout: 0 };
+      const [ours, theirs] = [await open(store, options), await open(store, options)];
+      await theirs.manager.insert(Account, { id: 1, balance: 10 });
+      await theirs.query('BEGIN IMMEDIATE');
+      await theirs.query('UPDATE account SET balance = 9');
+      const found = withRowLock(ours, Account, { id: 1 }, ({ balance }) => balance);
+      await until(() => ours.createQueryRunner().isTransactionActive);
+      expect(await ours.manager.find(Account)).toMatchObject([{ balance: 10 }]);
+      // A COMMIT that fails because others read can be repeated.
+      const commit = () => theirs.query('COMMIT');
+      await until(() =>
+        commit().then(
+          () => true,
+          () => false,
+        ),
+      );
+      expect(await found).toBe(9);
+    },
+  );
+
+  it('is that of the attached database that has the table', async () => {
+    @Entity({ database: newFile() })
+    class Seat {
+      @PrimaryColumn('int')
+      id!: number;
+    }
+
+    const entities = [Seat];
+    const [ours, theirs] = [
+      await open(storeIn(newFile()), { entities }),
+      await open(storeIn(newFile()), { entities }),
+    ];
+    await ours.manager.insert(Seat, { id: 1 });
+    const lock = <T>(database: DataSource, work: () => T | Promise<T>, waitMs?: number) =>
+      withRowLock(database, Seat, { id: 1 }, work, { ...(waitMs !== undefined && { waitMs }) });
+    await lock(ours, async () => {
+      await expect(lock(theirs, () => 'has run', 0)).rejects.toThrow(LockTimeoutError);
+    });
+    expect(await lock(theirs, () => 'has run')).toBe('has run');
+  });
+});
