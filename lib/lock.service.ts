@@ -10,6 +10,7 @@ import type { AcquireOptions } from './core/options.js';
 import { SharedAcrossCopies } from './core/package-copies.js';
 import type { StoreHealthResult } from './core/store-health.js';
 import { createInjectDecorator } from './decorators/decorated-method.js';
+import { rejectStream } from './decorators/reject-stream.js';
 
 /** Acquires locks. A lock is a lease that can be lost: see {@link Lock.signal} and {@link Lock.fencingToken}. */
 @SharedAcrossCopies('LockService')
@@ -55,10 +56,11 @@ export class LockService {
    * Runs the work under the lock and then releases the lock. The caller receives the value or exception of the work
    * unchanged, even if the release fails. If the lock was valid until the work ended, the promise settles as soon as
    * the release has been sent (on MySQL, MariaDB, SQLite, etcd and ZooKeeper with its reply), so `process.exit()` may
-   * follow. If the store does not answer, it settles after at most 2 s. Do not return a stream or iterator: it is read
-   * after the release, without the lock.
+   * follow. If the store does not answer, it settles after at most 2 s.
    *
    * @throws what {@link acquire} throws, before the work begins
+   * @throws LockConfigError if the work returns an Observable, a stream or an iterator, which would be read after the
+   *   release, without the lock
    * @throws LockLostError if the work returned, but the lock was known to be lost before the work ended. If only the
    *   store's reply to the release shows the loss (after a restart without persistence, or `forceRelease`), the event
    *   `lost` is published instead
@@ -81,7 +83,9 @@ export class LockService {
         { key: String(key) },
       );
     }
-    return await this.#locks.withLock(key, options, work);
+    return await this.#locks.withLock(key, options, async (lock) =>
+      rejectStream(await work(lock), `withLock(${formatValue(key)})`),
+    );
   }
 
   /**

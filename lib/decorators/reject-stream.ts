@@ -13,8 +13,9 @@ export function rejectStream<T>(value: T, location: string): T {
   if (kind === undefined) return value;
   close(contentOf(value));
   throw new LockConfigError(
-    `${location}: expected a value that is complete when the method returns, got ${kind.name}, which would be read after the lock ` +
-      `was released. Read it completely inside the method and return the data, or return it from a method without a lock.`,
+    `${location}: expected a value that is complete when the work returns, got ${kind.name}, which would be read after the lock ` +
+      `was released. Read it completely under the lock and return the data (lastValueFrom() of rxjs does so with an Observable), ` +
+      `or return it from a method without a lock.`,
   );
 }
 

@@ -2312,6 +2312,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/idle-connections'],
   },
   {
+    title: 'withLock returns a stream that is read after the release',
+    file: 'lib/lock.service.ts',
+    find: 'rejectStream(await work(lock), `withLock(${formatValue(key)})`)',
+    replace: 'work(lock)',
+    specs: ['test/nest/locked.spec'],
+  },
+  {
     title: 'a connection is replaced while its server pauses writes (Redis)',
     file: 'lib/backends/redis/single/redis-connection.ts',
     find: 'spare.eval(EMPTY_SCRIPT, 0)',

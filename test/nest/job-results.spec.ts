@@ -41,7 +41,7 @@ async function boot(work: () => unknown) {
 }
 
 describe.each(UNFINISHED)('a job that returns %s, whose work would go on without its lock', (kind, work) => {
-  const failure = `The job 'export': expected a value that is complete when the method returns, got ${kind}`;
+  const failure = `The job 'export': expected a value that is complete when the work returns, got ${kind}`;
   const failed = { outcome: 'failed', error: expect.stringContaining(failure) };
 
   it('has failed, and its caller gets the error', async () => {

@@ -185,9 +185,12 @@ describe('a method under @Locked', () => {
     await expect(held).rejects.toThrow(LockLostError);
   });
 
-  it('refuses an Observable', async () => {
-    const { orders } = await boot();
+  it('refuses an Observable, as the work of withLock does', async () => {
+    const { orders, locks } = await boot();
     await expect(orders.stream()).rejects.toThrow(/got an Observable/);
+    await expect(locks.withLock('route', () => of(1))).rejects.toThrow(
+      /withLock\('route'\): .* got an Observable/,
+    );
   });
 
   it('does not wait for itself', async () => {

@@ -73,7 +73,10 @@ function collectUrlErrors(url: unknown, errors: OptionErrors): void {
     const found = url === '' ? `an empty text${unsetVariableHint('url')}` : 'a text that begins otherwise';
     errors.add(`${like}, got ${found}; begin it with redis://`);
   } else if (!URL.canParse(url)) {
-    errors.add(`${like}, got a string that is not a URL. Is an environment variable not set?`);
+    errors.add(
+      `${like}, got a string that is not a URL: probably an environment variable is not set, or a character of the password such ` +
+        `as # or / is not percent-encoded`,
+    );
   } else collectDatabaseErrors({ url }, 'the database in url', errors);
 }
 

@@ -89,11 +89,11 @@ it('a database below 0 is refused', () => {
   );
 });
 
-it.each(['redis://undefined:undefined', 'redis://:secret@localhost:NaN'])(
-  'a URL whose port is not a number is refused as not a URL (%#)',
+it.each(['redis://undefined:undefined', 'redis://:secret@localhost:NaN', 'redis://:secret#1@localhost'])(
+  'a text that is no URL is refused with the likely reasons (%#)',
   (url) => {
     expect(() => redisBackend({ url })).toThrow(
-      /got a string that is not a URL\. Is an environment variable not set/,
+      /not a URL: .* variable is not set, .* not percent-encoded\.$/,
     );
     expect(() => redisBackend({ url })).not.toThrow(/secret/);
   },
