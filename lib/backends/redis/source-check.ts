@@ -5,6 +5,14 @@ import { type RedisSource, databaseOf } from './redis-source.js';
 
 const SOURCES = ['client', 'url', 'options'] as const;
 
+/** The options of ioredis that are most often given without `options`. */
+const IOREDIS_HINTS = Object.fromEntries(
+  ['host', 'port', 'password', 'username', 'db', 'tls', 'sentinels', 'name'].map((name) => [
+    name,
+    'options of ioredis belong in { options: { … } }',
+  ]),
+);
+
 interface SourceDescription {
   readonly path: string;
   /** What the value must be, for the message. */
@@ -24,7 +32,7 @@ export function collectSourceErrors(
     errors.add(`expected ${path} to be ${expected}, got ${describeKind(source)}${hintFor(source, call)}`);
     return {};
   }
-  const given = errors.object(path, source, [...SOURCES, ...otherOptions]);
+  const given = errors.object(path, source, [...SOURCES, ...otherOptions], IOREDIS_HINTS);
   if (SOURCES.filter((name) => given[name] !== undefined).length !== 1) {
     errors.add(`expected ${path} to be ${expected}, got ${describeFields(given)}${hintOf(given)}`);
   }

@@ -83,6 +83,13 @@ it.each([
   expect(() => redisBackend(options)).not.toThrow();
 });
 
+it('options of ioredis at the wrong place are refused with the right one', () => {
+  const options = { host: 'localhost', port: 6379 } as unknown as RedisBackendOptions;
+  expect(() => redisBackend(options)).toThrow(
+    "no option 'host'; options of ioredis belong in { options: { … } }",
+  );
+});
+
 it('a database below 0 is refused', () => {
   expect(() => redisBackend({ options: { db: -1 } })).toThrow(
     'options.db to be the number of a database, got -1.',
