@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Column, DataSource, type DataSourceOptions, Entity, PrimaryColumn } from 'typeorm';
+import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
 import { withRowLock } from '../../lib/backends/typeorm/index.js';
 import { LockTimeoutError } from '../../lib/index.js';
 import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
