@@ -54,8 +54,7 @@ const DESCRIBE: Describe = {
     subject: server,
     detail: `${voting} of ${servers} servers count`,
   }),
-  'tick-skipped': ({ job, reason }) =>
-    isExpected(reason) ? undefined : fault(job, reason),
+  'tick-skipped': ({ job, reason }) => (isExpected(reason) ? undefined : fault(job, reason)),
   'tick-ended': ({ job, outcome, durationMs, error }) =>
     outcome === 'completed'
       ? undefined
