@@ -6,7 +6,7 @@ import {
   Column,
   DataSource,
   Entity,
-  type EntityManager,
+  EntityManager,
   type EntitySubscriberInterface,
   In,
   PrimaryColumn,
@@ -452,6 +452,12 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
 
   const stockOf = async (id: number) => (await database.manager.findOneByOrFail(Product, { id })).stock;
 
+  type Begin = (work: (manager: EntityManager) => Promise<unknown>) => Promise<unknown>;
+  const transaction: Begin = (work) => database.transaction(work);
+  /** As a query runner of the application and `save()` begin one. */
+  const transactionOnRunner: Begin = (work) =>
+    Reflect.apply(EntityManager.prototype.transaction, database.manager, [work]) as Promise<unknown>;
+
   it('does not wait for itself', async () => {
     const inner = () => withLockedTransaction(database, 'inner', () => 'worked');
     await expect(withLockedTransaction(database, 'outer', inner)).rejects.toThrow(LockConfigError);
@@ -511,21 +517,28 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(found.map(({ stock }) => stock)).toEqual([9, 1]);
   });
 
-  it('is whole even if a transaction that waits for it gives up', async () => {
-    await database.manager.insert(Product, { id: 40, stock: 100 });
-    const locked = withLockedTransaction(database, 'product:40', async (manager) => {
-      await manager.transaction(async (nested) => {
-        await nested.update(Product, { id: 40 }, { stock: 0 });
-        await delay(10_500);
-        await nested.insert(Product, { id: 41, stock: 100 });
+  it.each([
+    ['transaction()', 40, transaction],
+    ['a query runner', 43, transactionOnRunner],
+  ])(
+    'is whole even if a transaction of %s that waits for it gives up',
+    async (_, id, begin) => {
+      await database.manager.insert(Product, { id, stock: 100 });
+      const locked = withLockedTransaction(database, 'product:40', async (manager) => {
+        await manager.transaction(async (nested) => {
+          await nested.update(Product, { id }, { stock: 0 });
+          await delay(10_500);
+          await nested.insert(Product, { id: id + 1, stock: 100 });
+        });
+        throw new Error('sold out');
       });
-      throw new Error('sold out');
-    });
-    await until(() => database.createQueryRunner().isTransactionActive);
-    await expect(database.transaction(() => Promise.resolve())).rejects.toThrow(LockTimeoutError);
-    await expect(locked).rejects.toThrow('sold out');
-    expect(await database.manager.findBy(Product, { id: In([40, 41]) })).toEqual([{ id: 40, stock: 100 }]);
-  }, 20_000);
+      await until(() => database.createQueryRunner().isTransactionActive);
+      await expect(begin(() => Promise.resolve())).rejects.toThrow(LockTimeoutError);
+      await expect(locked).rejects.toThrow('sold out');
+      expect(await database.manager.findBy(Product, { id: In([id, id + 1]) })).toEqual([{ id, stock: 100 }]);
+    },
+    20_000,
+  );
 
   it('lets a transaction that waits begin before locked ones that came later', async () => {
     const order: string[] = [];
@@ -556,16 +569,19 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
     expect(await database.manager.findBy(Product, { id: In([70, 71]) })).toEqual([{ id: 70, stock: 1 }]);
   });
 
-  it('keeps two transactions of one turn apart', async () => {
+  it.each([
+    ['transaction()', 72, transaction],
+    ['query runners', 77, transactionOnRunner],
+  ])('keeps two transactions of one turn apart, those of %s', async (_, id, begin) => {
     await withLockedTransaction(database, 'any', () => undefined);
-    const first = database.transaction((manager) => manager.insert(Product, { id: 72, stock: 1 }));
-    const second = database.transaction(async (manager) => {
-      await manager.insert(Product, { id: 73, stock: 1 });
+    const first = begin((manager) => manager.insert(Product, { id, stock: 1 }));
+    const second = begin(async (manager) => {
+      await manager.insert(Product, { id: id + 1, stock: 1 });
       throw new Error('of another request');
     });
     await expect(second).rejects.toThrow('of another request');
     await first;
-    expect(await database.manager.findBy(Product, { id: In([72, 73]) })).toEqual([{ id: 72, stock: 1 }]);
+    expect(await database.manager.findBy(Product, { id: In([id, id + 1]) })).toEqual([{ id, stock: 1 }]);
   });
 
   it('leaves saves beside a helper as they are without it', async () => {

@@ -5,7 +5,7 @@ import {
   Column,
   type DataSource,
   Entity,
-  type EntityManager,
+  EntityManager,
   type EntitySubscriberInterface,
   PrimaryColumn,
 } from 'typeorm';
@@ -70,6 +70,10 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
   const insert = (manager: EntityManager, id: number) => manager.insert(Row, { id, count: 10 });
   const countOf = async (id: number) => (await database.manager.findOneBy(Row, { id }))?.count;
   const isOpen = () => database.createQueryRunner().isTransactionActive;
+
+  /** As a query runner of the application and `save()` begin one. */
+  const transactionOnRunner = <T>(work: (manager: EntityManager) => Promise<T>): Promise<T> =>
+    Reflect.apply(EntityManager.prototype.transaction, database.manager, [work]) as Promise<T>;
 
   /** A transaction of another request. It fails after ROLLBACK was asked for, or commits. */
   const transactionOfOther = (id: number, event: string) =>
@@ -225,7 +229,7 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
     const claimed = claimRow(database, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
     await until(isOpen);
     await sleep(20);
-    const other = database.transaction((manager) => insert(manager, otherId));
+    const other = transactionOnRunner((manager) => insert(manager, otherId));
     await nextTurn();
     mayFail = true;
     await expect(begun).rejects.toThrow('of the locked one');
