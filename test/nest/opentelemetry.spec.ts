@@ -263,15 +263,24 @@ it('the leader shows 1, and 0 after its term, which is a span', async () => {
   });
 });
 
+/** Many at once, because a busy machine may take long for each turn of the event loop. */
+async function lockTenThousand(keyOf: (index: number) => string): Promise<void> {
+  const atOnce = 500;
+  for (let first = 0; first < 10_000; first += atOnce) {
+    const keys = Array.from({ length: atOnce }, (_, index) => keyOf(first + index));
+    await Promise.all(keys.map((key) => locks.withLock(key, () => undefined)));
+  }
+}
+
 it('ten thousand keys make one series, and so do ten thousand templates after the first 500', async () => {
   instrument();
-  for (let index = 0; index < 10_000; index += 1) await locks.withLock(`many:${index}`, () => undefined);
+  await lockTenThousand((index) => `many:${index}`);
   expect((await metric('lock.wait'))!.dataPoints.length).toBeLessThan(20);
   const wordOf = (index: number) =>
     Array.from(String(index))
       .map((digit) => 'abcdefghij'[Number(digit)])
       .join('');
-  for (let index = 0; index < 10_000; index += 1) await locks.withLock(wordOf(index), () => undefined);
+  await lockTenThousand(wordOf);
   const { dataPoints } = (await metric('lock.wait'))!;
   expect(dataPoints.length).toBeLessThan(520);
   expect(dataPoints.some(({ attributes }) => attributes['template'] === 'other')).toBe(true);
