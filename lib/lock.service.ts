@@ -84,7 +84,7 @@ export class LockService {
       );
     }
     return await this.#locks.withLock(key, options, async (lock) =>
-      rejectStream(await work(lock), `withLock(${formatValue(key)})`),
+      rejectStream(await work(lock), () => `withLock(${formatValue(key)})`),
     );
   }
 

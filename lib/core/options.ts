@@ -131,15 +131,22 @@ export function collectAcquireErrors(
   collectLockErrors(errors, path, value, { alsoKnown: [...ACQUIRE_ONLY, ...alsoKnown], hints });
   const options = (value ?? {}) as AcquireOptions;
   errors.boolean(`${path}.reentrant`, options.reentrant);
-  const { permits } = options;
+  collectKindErrors(errors, path, options);
+  errors.text(`${path}.label`, options.label, { max: MAX_LABEL_LENGTH });
+  errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
+}
+
+/** What is wrong with the kind of lock that the options ask for. */
+export function collectKindErrors(
+  errors: OptionErrors,
+  path: string,
+  { permits, mode }: Pick<AcquireOptions, 'permits' | 'mode'>,
+): void {
   const isCount = Number.isInteger(permits) && Number(permits) >= 1 && Number(permits) <= MAX_PERMITS;
   errors.expect(`${path}.permits`, permits, `a whole number from 1 to ${MAX_PERMITS}`, isCount);
-  const { mode } = options;
   errors.expect(`${path}.mode`, mode, "'read' or 'write'", mode === 'read' || mode === 'write');
   if (mode !== undefined && permits !== undefined)
     errors.add(`expected ${path} to have permits or a mode, got both; use a key for each`);
-  errors.text(`${path}.label`, options.label, { max: MAX_LABEL_LENGTH });
-  errors.expect(`${path}.signal`, options.signal, 'an AbortSignal', options.signal instanceof AbortSignal);
 }
 
 /** The shortest and the longest lease of a backend. */

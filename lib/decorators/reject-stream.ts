@@ -8,12 +8,12 @@ import { LockConfigError } from '../core/errors.js';
  *
  * @throws LockConfigError
  */
-export function rejectStream<T>(value: T, location: string): T {
+export function rejectStream<T>(value: T, location: string | (() => string)): T {
   const kind = streamKind(value);
   if (kind === undefined) return value;
   close(contentOf(value));
   throw new LockConfigError(
-    `${location}: expected a value that is complete when the work returns, got ${kind.name}, which would be read after the lock ` +
+    `${typeof location === 'string' ? location : location()}: expected a value that is complete when the work returns, got ${kind.name}, which would be read after the lock ` +
       `was released. Read it completely under the lock and return the data (lastValueFrom() of rxjs does so with an Observable), ` +
       `or return it from a method without a lock.`,
   );

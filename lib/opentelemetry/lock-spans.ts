@@ -1,7 +1,7 @@
 import {
-  type Exception,
   type Attributes,
   type Context,
+  type Exception,
   type Span,
   SpanStatusCode,
   type Tracer,

@@ -15,7 +15,7 @@ import { describeInversionWithStacks } from '../core/lock-order-text.js';
 import type { LockOrder } from '../core/lock-order.js';
 import { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
-import type { LockMode } from '../core/options.js';
+import { type LockMode, collectKindErrors } from '../core/options.js';
 import { SharedAcrossCopies } from '../core/package-copies.js';
 import { JobRunner } from '../schedule/job-runner.js';
 import type { SwitchableBackend } from './switchable-backend.js';
@@ -204,12 +204,8 @@ export class LockControl {
   }
 }
 
-function checkTakeOptions(options: unknown): void {
+function checkTakeOptions(options: TakeOptions): void {
   const errors = new OptionErrors();
-  const { permits, mode } = errors.object('options', options, ['permits', 'mode']);
-  const isCount = Number.isInteger(permits) && Number(permits) >= 1 && Number(permits) <= MAX_PERMITS;
-  errors.expect('options.permits', permits, `a whole number from 1 to ${MAX_PERMITS}`, isCount);
-  errors.oneOf('options.mode', mode, ['read', 'write']);
-  if (permits !== undefined && mode !== undefined) errors.add('expected permits or a mode, got both');
+  collectKindErrors(errors, 'options', errors.object('options', options, ['permits', 'mode']));
   errors.throwIfAny('Wrong options of take()');
 }

@@ -2314,7 +2314,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'withLock returns a stream that is read after the release',
     file: 'lib/lock.service.ts',
-    find: 'rejectStream(await work(lock), `withLock(${formatValue(key)})`)',
+    find: 'rejectStream(await work(lock), () => `withLock(${formatValue(key)})`)',
     replace: 'work(lock)',
     specs: ['test/nest/locked.spec'],
   },

@@ -77,7 +77,7 @@ describe('a method with a mode', () => {
   it.each<[Parameters<LockControl['take']>[1], string]>([
     [{ permits: 0 }, 'a whole number from 1 to 64'],
     [{ permits: 65 }, 'a whole number from 1 to 64'],
-    [{ permits: 1, mode: 'read' }, 'expected permits or a mode, got both'],
+    [{ permits: 1, mode: 'read' }, 'expected options to have permits or a mode, got both'],
   ])('cannot be tested with wrong options: %j', async (options, text) => {
     const { control } = await start();
     await expect(control.take('catalog:1', options)).rejects.toThrow(text);

@@ -6,7 +6,7 @@ import {
   Column,
   DataSource,
   Entity,
-  EntityManager,
+  type EntityManager,
   type EntitySubscriberInterface,
   In,
   PrimaryColumn,
@@ -24,6 +24,7 @@ import {
 import { postgresStore, sqlServers } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
+import { transactionOnRunner } from './transaction-on-runner.js';
 
 @Entity()
 class Product {
@@ -454,9 +455,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
 
   type Begin = (work: (manager: EntityManager) => Promise<unknown>) => Promise<unknown>;
   const transaction: Begin = (work) => database.transaction(work);
-  /** As a query runner of the application and `save()` begin one. */
-  const transactionOnRunner: Begin = (work) =>
-    Reflect.apply(EntityManager.prototype.transaction, database.manager, [work]) as Promise<unknown>;
+  const onRunner: Begin = (work) => transactionOnRunner(database, work);
 
   it('does not wait for itself', async () => {
     const inner = () => withLockedTransaction(database, 'inner', () => 'worked');
@@ -519,7 +518,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
 
   it.each([
     ['transaction()', 40, transaction],
-    ['a query runner', 43, transactionOnRunner],
+    ['a query runner', 43, onRunner],
   ])(
     'is whole even if a transaction of %s that waits for it gives up',
     async (_, id, begin) => {
@@ -571,7 +570,7 @@ describe.each(onOneConnection)('a locked transaction on the only connection of %
 
   it.each([
     ['transaction()', 72, transaction],
-    ['query runners', 77, transactionOnRunner],
+    ['query runners', 77, onRunner],
   ])('keeps two transactions of one turn apart, those of %s', async (_, id, begin) => {
     await withLockedTransaction(database, 'any', () => undefined);
     const first = begin((manager) => manager.insert(Product, { id, stock: 1 }));

@@ -5,7 +5,7 @@ import {
   Column,
   type DataSource,
   Entity,
-  EntityManager,
+  type EntityManager,
   type EntitySubscriberInterface,
   PrimaryColumn,
 } from 'typeorm';
@@ -14,6 +14,7 @@ import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/inde
 import { DistributedLockModule, LockConfigError, LockService } from '../../lib/index.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
+import { transactionOnRunner } from './transaction-on-runner.js';
 
 @Entity()
 class Row {
@@ -70,10 +71,6 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
   const insert = (manager: EntityManager, id: number) => manager.insert(Row, { id, count: 10 });
   const countOf = async (id: number) => (await database.manager.findOneBy(Row, { id }))?.count;
   const isOpen = () => database.createQueryRunner().isTransactionActive;
-
-  /** As a query runner of the application and `save()` begin one. */
-  const transactionOnRunner = <T>(work: (manager: EntityManager) => Promise<T>): Promise<T> =>
-    Reflect.apply(EntityManager.prototype.transaction, database.manager, [work]) as Promise<T>;
 
   /** A transaction of another request. It fails after ROLLBACK was asked for, or commits. */
   const transactionOfOther = (id: number, event: string) =>
@@ -229,7 +226,7 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
     const claimed = claimRow(database, Row, { from: { id: claimedId, count: 10 }, to: { count: 9 } });
     await until(isOpen);
     await sleep(20);
-    const other = transactionOnRunner((manager) => insert(manager, otherId));
+    const other = transactionOnRunner(database, (manager) => insert(manager, otherId));
     await nextTurn();
     mayFail = true;
     await expect(begun).rejects.toThrow('of the locked one');

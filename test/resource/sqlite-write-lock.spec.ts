@@ -1,24 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
+import { DataSource, Entity, PrimaryColumn } from 'typeorm';
 import { withRowLock } from '../../lib/backends/typeorm/index.js';
 import { LockTimeoutError } from '../../lib/index.js';
 import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
 import { until } from '../support/until.js';
+import { Task } from './task.js';
 
 const folder = tempFolder();
 const newFile = () => join(folder, `${randomBytes(4).toString('hex')}.db`);
-
-@Entity()
-class Account {
-  @PrimaryColumn('int')
-  id!: number;
-
-  @Column('int')
-  balance!: number;
-}
 
 const stores: [string, (file: string) => Store][] = [
   ['better-sqlite3', betterSqlite3Store],
@@ -42,14 +34,14 @@ describe.each(stores)('a row lock of %s', (_, storeIn) => {
     'that waits is not affected by what other callers of its process read meanwhile, with WAL: %s',
     async (enableWAL) => {
       const store = storeIn(newFile());
-      const options = { entities: [Account], enableWAL, timeout: 0 };
+      const options = { entities: [Task], enableWAL, timeout: 0 };
       const [ours, theirs] = [await open(store, options), await open(store, options)];
-      await theirs.manager.insert(Account, { id: 1, balance: 10 });
+      await theirs.manager.insert(Task, { id: 1, progress: 10 });
       await theirs.query('BEGIN IMMEDIATE');
-      await theirs.query('UPDATE account SET balance = 9');
-      const found = withRowLock(ours, Account, { id: 1 }, ({ balance }) => balance);
+      await theirs.query('UPDATE task SET progress = 9');
+      const found = withRowLock(ours, Task, { id: 1 }, ({ progress }) => progress);
       await until(() => ours.createQueryRunner().isTransactionActive);
-      expect(await ours.manager.find(Account)).toMatchObject([{ balance: 10 }]);
+      expect(await ours.manager.find(Task)).toMatchObject([{ progress: 10 }]);
       // A COMMIT that fails because others read can be repeated.
       const commit = () => theirs.query('COMMIT');
       await until(() =>
