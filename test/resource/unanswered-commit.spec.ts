@@ -16,29 +16,22 @@ import { until } from '../support/until.js';
 interface ReplicatedServer {
   readonly type: 'postgres' | 'mariadb';
   start(): Promise<{ readonly url: string; readonly port: number; stop(): Promise<void> }>;
-  holdCommits(admin: DataSource): Promise<void>;
-  letCommit(admin: DataSource): Promise<void>;
+  /** Makes the COMMIT of the transaction that executes it wait. */
+  readonly holdCommit: string;
+  readonly letCommit: string;
   /** Lists the commits that wait. */
   readonly waiting: string;
 }
 
-const setStandby = async (admin: DataSource, name: string) => {
-  await admin.query(`ALTER SYSTEM SET synchronous_standby_names = '${name}'`);
-  await admin.query('SELECT pg_reload_conf()');
-  await until(
-    async () =>
-      (
-        await admin.query<[{ name: string }]>(`SELECT current_setting('synchronous_standby_names') AS name`)
-      )[0].name === name,
-  );
-};
-
 const servers: ReplicatedServer[] = [
   {
     type: 'postgres',
-    start: startPostgres,
-    holdCommits: (admin) => setStandby(admin, 'away'),
-    letCommit: (admin) => setStandby(admin, ''),
+    start: () => {
+      const settings = ['synchronous_standby_names=away', 'synchronous_commit=local'];
+      return startPostgres({ args: settings.flatMap((setting) => ['-c', setting]) });
+    },
+    holdCommit: 'SET LOCAL synchronous_commit = on',
+    letCommit: `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`,
     waiting: `SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`,
   },
   {
@@ -52,8 +45,8 @@ const servers: ReplicatedServer[] = [
       const waitPoint = '--rpl-semi-sync-master-wait-point=AFTER_SYNC';
       return startMariadb({ args: ['--log-bin=log', '--server-id=1', ...replication, waitPoint] });
     },
-    holdCommits: (admin) => admin.query('SET GLOBAL rpl_semi_sync_master_enabled = ON'),
-    letCommit: (admin) => admin.query('SET GLOBAL rpl_semi_sync_master_enabled = OFF'),
+    holdCommit: 'SET GLOBAL rpl_semi_sync_master_enabled = ON',
+    letCommit: 'SET GLOBAL rpl_semi_sync_master_enabled = OFF',
     waiting: `SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE '%semi-sync%'`,
   },
 ];
@@ -74,7 +67,7 @@ describe.each(servers)('the lock of a transaction on $type whose COMMIT was not 
     backends.push(backendOn(redisStore()), backendOn(redisStore()));
     [locks, others] = backends.map((backend) => bareLocks({ backend, namespace }));
   }, 60_000);
-  afterEach(() => replicated.letCommit(admin));
+  afterEach(() => admin.query(replicated.letCommit));
   afterAll(async () => {
     for (const backend of backends) await backend.close();
     await admin.destroy();
@@ -103,7 +96,7 @@ describe.each(servers)('the lock of a transaction on $type whose COMMIT was not 
         async (manager, lock) => {
           onLock(lock);
           await manager.query(`UPDATE product SET stock = 9 WHERE id = ${id}`);
-          await replicated.holdCommits(admin);
+          await manager.query(replicated.holdCommit);
         },
       );
       const error = sold.catch((cause: unknown) => cause);
@@ -125,14 +118,14 @@ describe.each(servers)('the lock of a transaction on $type whose COMMIT was not 
     expect(await stockOf(1)).toBe(10);
     expect(await others!.tryAcquire('product:1')).toBeNull();
     expect(await locks!.tryAcquire('product:1')).toBeNull();
-    await replicated.letCommit(admin);
+    await admin.query(replicated.letCommit);
     await until(async () => (await stockOf(1)) === 9);
   }, 60_000);
 
   it('is not released if it is one of several permits, or the lock of the work around it', async () => {
     await sellWithoutReply(3, { leaseMs: 600_000, permits: 1 });
     expect(await others!.tryAcquire('product:3', { permits: 1 })).toBeNull();
-    await replicated.letCommit(admin);
+    await admin.query(replicated.letCommit);
     const outer = locks!.withLock('product:4', { leaseMs: 600_000 }, () =>
       sellWithoutReply(4, { reentrant: true }),
     );
@@ -141,8 +134,8 @@ describe.each(servers)('the lock of a transaction on $type whose COMMIT was not 
   }, 60_000);
 
   it('is free after its lease, which is not renewed', async () => {
-    await sellWithoutReply(2, { leaseMs: 2_000 });
-    await replicated.letCommit(admin);
+    await sellWithoutReply(2, { leaseMs: 5_000 });
+    await admin.query(replicated.letCommit);
     const next = await others!.acquire('product:2', { waitMs: Infinity });
     expect(await stockOf(2)).toBe(9);
     await next.release();
