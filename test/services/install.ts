@@ -35,11 +35,18 @@ export async function ensureProgram(program: Program): Promise<string> {
   );
 }
 
+let lastInstallation: Promise<void> = Promise.resolve();
+
 /**
  * Installs what is missing of these programs in one go: as root with apt-get, saying so on stderr.
- * Everybody else gets an error with the line to type.
+ * Everybody else gets an error with the line to type. One call after the other, because apt-get runs once at a time.
  */
-export async function ensurePrograms(programs: readonly Program[]): Promise<void> {
+export function ensurePrograms(programs: readonly Program[]): Promise<void> {
+  lastInstallation = lastInstallation.catch(() => undefined).then(() => install(programs));
+  return lastInstallation;
+}
+
+async function install(programs: readonly Program[]): Promise<void> {
   const paths = await Promise.all(programs.map(findProgram));
   const missing = programs.filter((_, index) => paths[index] === undefined);
   if (missing.length === 0) return;
@@ -56,9 +63,9 @@ export async function ensurePrograms(programs: readonly Program[]): Promise<void
 
 async function aptInstall(aptGet: string, names: readonly string[]): Promise<void> {
   process.stderr.write(`Installing with apt-get, for the tests: ${names.join(' ')}\n`);
-  // Another process may be installing at this moment; waiting for its lock is better than failing.
+  // Another process may be installing at this moment. Its `update` has a lock that apt-get does not wait for.
   const apt = (...args: string[]) =>
-    execa(aptGet, ['-qq', '-o', 'DPkg::Lock::Timeout=300', ...args], {
+    execa('flock', [aptGet, aptGet, '-qq', '-o', 'DPkg::Lock::Timeout=300', ...args], {
       env: { DEBIAN_FRONTEND: 'noninteractive' },
       stdin: 'ignore',
     });
