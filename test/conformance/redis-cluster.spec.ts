@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from 'ioredis';
 import { Cluster as Cluster6 } from 'ioredis-6';
 import { redisBackend } from '../../lib/backends/redis/index.js';
+import { createNotificationClient, createRequestClient } from '../../lib/backends/redis/client-factory.js';
 import { CHANNEL_PREFIX } from '../../lib/backends/redis/notifications.js';
 import { slotOf } from '../../lib/backends/redis/single/cluster-slots.js';
 import type { Locks } from '../../lib/core/locks.js';
@@ -114,6 +115,12 @@ describe('on six nodes', () => {
     await holder.release();
     expect((await waiting).fencingToken > holder.fencingToken).toBe(true);
   }, 60_000);
+
+  it('a client that pipelines by itself gives no pipelines to the connections for locks', () => {
+    const pipelining = new Cluster([...cluster.addresses], { lazyConnect: true, enableAutoPipelining: true });
+    for (const create of [createRequestClient, createNotificationClient])
+      expect(create({ client: pipelining }).options).toMatchObject({ enableAutoPipelining: false });
+  });
 
   it('the connection for notifications leaves a node that stands still', async () => {
     // Otherwise ioredis itself finds out at times, when it reads which nodes there are.

@@ -110,6 +110,7 @@ function duplicateCluster(client: Cluster, overrides: RedisOptions): Cluster {
   const cluster = client.duplicate(undefined, {
     lazyConnect: true,
     enableOfflineQueue: enableOfflineQueue === true,
+    enableAutoPipelining: false,
     ...(keyPrefix !== undefined && { keyPrefix }),
     clusterRetryStrategy: retryStrategy,
     retryDelayOnTryAgain: RETRY_AFTER_MS,

@@ -36,6 +36,10 @@ const REFUSED =
 export const CHANNEL_CLOSED = 'Channel closed before call started';
 const NEVER_SENT = /^(No connection established|Name resolution failed|Channel closed before call started)/;
 
+/** The HTTP status of an answer that is none of etcd's, but of a proxy. gRPC maps it to codes that etcd uses too. */
+export const httpStatusOf = ({ details }: ServiceError): string | undefined =>
+  /^Received HTTP status code (\d+)/.exec(details)?.[1];
+
 /** Whether the call never left this process. */
 export const wasNeverSent = ({ details }: ServiceError): boolean => NEVER_SENT.test(details);
 
@@ -43,8 +47,10 @@ export const wasNeverSent = ({ details }: ServiceError): boolean => NEVER_SENT.t
  * Whether etcd refused the call because of its token. A token ends with the member that gave it, after some minutes, or when a
  * user or role changes. Without one, authentication was not enabled when it was asked for.
  */
-export const mustAuthenticateAgain = ({ code, details }: ServiceError): boolean =>
-  code === status.UNAUTHENTICATED || /revision of auth store is old|user name is empty/.test(details);
+export const mustAuthenticateAgain = (error: ServiceError): boolean =>
+  httpStatusOf(error) === undefined &&
+  (error.code === status.UNAUTHENTICATED ||
+    /revision of auth store is old|user name is empty/.test(error.details));
 
 export interface FailedCall {
   readonly error: ServiceError;
@@ -56,6 +62,11 @@ export interface FailedCall {
 /** A readable error for a call that failed. */
 export function toReadableError({ error, timeoutMs, host, keyPrefix }: FailedCall): Error {
   const { code, details } = error;
+  const httpStatus = httpStatusOf(error);
+  if (httpStatus !== undefined) {
+    const message = `${host} answers with HTTP status ${httpStatus}, as etcd does not: check options.hosts and the proxies before it`;
+    return new EtcdError(message, { isConnectionLost: true });
+  }
   switch (code) {
     case status.DEADLINE_EXCEEDED:
       return new StoreTimeoutError(timeoutMs);

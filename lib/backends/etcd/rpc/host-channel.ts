@@ -10,13 +10,23 @@ import type { MethodDefinition, ServiceDefinition } from '@grpc/proto-loader';
 import { systemClock } from '../../../core/clock.js';
 import { setImmediate } from '../../../core/real-timers.js';
 import { definitions } from './descriptors.js';
-import { CHANNEL_CLOSED } from './etcd-errors.js';
+import { CHANNEL_CLOSED, httpStatusOf } from './etcd-errors.js';
 import type { StreamMethods, UnaryMethods } from './messages.js';
 
 /** A host that has not replied to anything for this long is left when a call times out. */
 const MAX_SILENCE_MS = 300;
 /** A timer that fires later than this means that this process was busy or stopped. That is no silence of the host. */
 const MAX_TIMER_DELAY_MS = 50;
+
+/** The member does not serve, its data is damaged, or something else than etcd has answered. */
+const FAULTY = new Set([
+  status.UNAVAILABLE,
+  status.CANCELLED,
+  status.INTERNAL,
+  status.UNIMPLEMENTED,
+  status.UNKNOWN,
+  status.DATA_LOSS,
+]);
 
 const CHANNEL_OPTIONS = {
   // A repeated acquisition is the core's decision.
@@ -107,10 +117,10 @@ export class HostChannel {
   }
 
   /** Whether the next call should go to another host. */
-  isFaulty({ code }: ServiceError): boolean {
-    if (code === status.DEADLINE_EXCEEDED)
+  isFaulty(error: ServiceError): boolean {
+    if (error.code === status.DEADLINE_EXCEEDED)
       return systemClock.monotonicMs() - this.#silentSinceMs > MAX_SILENCE_MS;
-    return code === status.UNAVAILABLE || code === status.CANCELLED || code === status.INTERNAL;
+    return FAULTY.has(error.code) || httpStatusOf(error) !== undefined;
   }
 
   close(): void {

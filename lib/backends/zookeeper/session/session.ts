@@ -196,7 +196,6 @@ export class Session {
 
   #attach(connection: HostConnection): void {
     const { onNotice } = this.#parts;
-    this.#connection = connection;
     connection.listen({
       onReply: (sentAt, isCommitted) => {
         if (this.#connection === connection) this.#lease.onReply(sentAt, isCommitted);
@@ -204,6 +203,7 @@ export class Session {
       onNotice,
       onClosed: () => this.#detach(connection),
     });
+    this.#connection = connection;
     this.#beatAfter(this.#lease.beatMs);
   }
 

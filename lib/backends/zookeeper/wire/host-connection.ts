@@ -40,6 +40,8 @@ export class HostConnection {
   #listener: ConnectionListener | undefined;
   #onHandshake: ((reply: SessionReply) => void) | undefined;
   #onFailure: ((error: Error) => void) | undefined;
+  /** Why it was closed, unless its owner did so. */
+  #failure: Error | undefined;
   #lastXid = 0;
   #isClosed = false;
   /** What was written in this turn of the event loop. */
@@ -89,7 +91,9 @@ export class HostConnection {
     return handshake;
   }
 
+  /** @throws the reason if the connection was closed meanwhile: it may end with the reply to its handshake */
   listen(listener: ConnectionListener): void {
+    if (this.#isClosed) throw this.#failure ?? notConnectedError(this.#host);
     this.#listener = listener;
     // An open session keeps no process alive. A request that somebody waits for does.
     this.#socket.unref();
@@ -218,6 +222,7 @@ export class HostConnection {
 
   /** Requests that are still pending get the reason, too. */
   #fail(error: Error): void {
+    this.#failure = error;
     this.#onFailure?.(error);
     for (const { reject } of this.#pending.splice(0)) reject(error);
     this.close();

@@ -67,3 +67,14 @@ it.each([
   const error = errorOf(code, details);
   expect([hasNoEffect(error), isDecided(error)]).toEqual([false, false]);
 });
+
+it.each([
+  [status.UNAUTHENTICATED, 401],
+  [status.PERMISSION_DENIED, 403],
+  [status.UNIMPLEMENTED, 404],
+  [status.UNKNOWN, 500],
+])('a request that a proxy has answered may take effect later (%s, HTTP %i)', (code, httpStatus) => {
+  const error = errorOf(code, `Received HTTP status code ${httpStatus}`);
+  expect([hasNoEffect(error), isDecided(error)]).toEqual([false, false]);
+  expect(error.message).toContain(`etcd:2379 answers with HTTP status ${httpStatus}`);
+});
