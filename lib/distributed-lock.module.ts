@@ -8,7 +8,7 @@ import {
 } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
 import { LockConfigError } from './core/errors.js';
-import { formatReason } from './core/format.js';
+import { formatReason, formatValue } from './core/format.js';
 import { OptionErrors } from './core/option-errors.js';
 import {
   BELONGS_INTO_FACTORY,
@@ -143,6 +143,11 @@ function createAsyncProviders({
   if (given.length !== 1) {
     throw new LockConfigError(
       `DistributedLockModule.forRootAsync(): expected exactly one of useFactory, useClass and useExisting, got ${given.length}.`,
+    );
+  }
+  if (useFactory !== undefined && typeof useFactory !== 'function') {
+    throw new LockConfigError(
+      `DistributedLockModule.forRootAsync(): expected useFactory to be a function, got ${formatValue(useFactory)}. Write useFactory: () => ({ backend: … }).`,
     );
   }
   if (useFactory) return [createOptionsProvider(withInjectCheck(useFactory, inject), inject)];

@@ -111,7 +111,7 @@ export interface ResolvedModuleOptions {
   readonly jobs: Readonly<Record<string, JobOverride>>;
 }
 
-const OPTION_NAMES = [
+export const OPTION_NAMES = [
   'backend',
   'namespace',
   'defaults',

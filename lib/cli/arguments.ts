@@ -103,7 +103,7 @@ function parse(args: readonly string[]) {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
     // Node adds how to pass a positional argument that begins with a hyphen.
-    throw new UsageError(`${(error as Error).message.split('. ')[0]}.`);
+    throw new UsageError(`${(error as Error).message.split(/\.\s/)[0]}.`);
   }
 }
 

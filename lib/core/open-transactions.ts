@@ -26,7 +26,7 @@ const contextTransactions = shareAcrossCopies(
 
 /** Runs the work in a context that knows its transaction: a lock that is acquired there is released before COMMIT. */
 export const runInTransactionContext = <T>(transaction: TransactionState, work: () => T): T =>
-  contextTransactions.run([...(contextTransactions.getStore() ?? []), transaction], work);
+  contextTransactions.run([...contextTransactionsNow(), transaction], work);
 
 /** Returns the open transactions of this package in which this asynchronous context runs. */
 export const contextTransactionsNow = (): readonly TransactionState[] =>

@@ -122,7 +122,7 @@ export function Locked(
   options: LockedOptions = {},
   ...more: unknown[]
 ): LockedDecorator<LockedKeyFunction> & SkippingLockedDecorator<LockedKeyFunction> {
-  if (more.length > 0) throw decoratorNotCalledError('Locked', key, options);
+  if (more.length > 0 && typeof key !== 'string') throw decoratorNotCalledError('Locked', key, options);
   return ((target: object, name: string | symbol, descriptor: PropertyDescriptor) => {
     const location = describeMethod('Locked', target, name);
     const original = requireMethod(location, { target, name, descriptor });
@@ -161,6 +161,7 @@ const INSTEAD_OF_SIGNAL =
 
 function checkOptions(options: LockedOptions, location: string, key: unknown): LockedOptions {
   const errors = new OptionErrors();
+  if (typeof options === 'string') errors.add(`for several keys, pass a list: @Locked(['a', 'b'])`);
   const names = { alsoKnown: ['onContention', 'service'], hints: { signal: INSTEAD_OF_SIGNAL } };
   collectAcquireErrors(errors, 'options', options, names);
   const given: LockedOptions = { ...options };
@@ -183,7 +184,8 @@ function compileKey(
   if (typeof key === 'string' && key !== '') return compile(key);
   if (!Array.isArray(key) || key.length === 0 || key.length > MAX_KEYS || !key.every(isTemplate)) {
     throw new LockConfigError(
-      `${location}: expected the key to be a text, a list of 1 to ${MAX_KEYS} texts or a function, got ${formatValue(key)}.`,
+      `${location}: expected the key to be a text, a list of 1 to ${MAX_KEYS} texts or a function, got ${formatValue(key)}. ` +
+        `Write it like @Locked('order:{0}').`,
     );
   }
   const parts = key.map(compile);

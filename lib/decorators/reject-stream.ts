@@ -30,9 +30,17 @@ const observableMethods = () => ['pipe', Symbol.observable, '@@observable'] as c
 
 type Fields = Readonly<Record<PropertyKey, unknown>>;
 
-/** An object of the application may have some of these methods too. It must not be refused, nor closed. */
+/** The kind of stream that the value is. An object whose properties cannot be read is none. */
 function streamKind(value: unknown): StreamKind | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
+  try {
+    return typeof value === 'object' && value !== null ? streamKindOf(value) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** An object of the application may have some of these methods too. It must not be refused, nor closed. */
+function streamKindOf(value: object): StreamKind | undefined {
   const has = (name: PropertyKey) => typeof (value as Fields)[name] === 'function';
   // The automatic mock of a test has each method that it is asked for.
   if (has('nestjs-distributed-lock:no-such-method')) return undefined;
@@ -52,15 +60,13 @@ function streamKind(value: unknown): StreamKind | undefined {
   return isIterator(value as Fields) ? { name: 'an iterator', closedBy: ['return'] } : undefined;
 }
 
-/** An iterator returns itself. A collection returns another object, although it may have next(). */
+/**
+ * An iterator returns itself. A collection returns another object, although it may have next(). On an entity, next may be a
+ * relation that is loaded when it is read, so it is read last.
+ */
 function isIterator(value: Fields): boolean {
-  const { next, [Symbol.iterator]: iterate } = value;
-  if (typeof next !== 'function' || typeof iterate !== 'function') return false;
-  try {
-    return iterate.call(value) === value;
-  } catch {
-    return false;
-  }
+  const iterate = value[Symbol.iterator];
+  return typeof iterate === 'function' && typeof value.next === 'function' && iterate.call(value) === value;
 }
 
 /** A `Response` of `fetch()`, of Node.js or of a package. Without a body, or with a body that was read, it is complete. */

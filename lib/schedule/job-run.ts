@@ -38,7 +38,8 @@ export function runJob(
   // A manual run may have taken over a dead run, so that this is not retried.
   const attempt = reported.isManual ? 1 : lock.grant.attempt;
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
-  const event: RunEvent = { job: job.key, tick: run.tick, fencingToken, attempt };
+  // A date of its own, because the body may change that of the run.
+  const event: RunEvent = { job: job.key, tick: new Date(tickMs), fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
   const origin = { deployKey: job.options.deployKey, planId: job.plan && planIdOf(job.plan) };
   const reportEnd = reportStart(locks, event, { origin, ...reported });

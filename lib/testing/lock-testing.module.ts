@@ -1,9 +1,12 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import { MemoryBackend } from '../backends/memory/memory-backend.js';
+import { collectClockErrors } from '../backends/memory/memory-options.js';
 import type { Clock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
+import { OptionErrors } from '../core/option-errors.js';
 import {
   type DistributedLockModuleOptions,
+  OPTION_NAMES,
   checkModuleIdentity,
   resolveModuleOptions,
 } from '../distributed-lock.options.js';
@@ -28,6 +31,14 @@ export interface LockTestingModuleOptions extends Omit<DistributedLockModuleOpti
   clock?: Clock;
 }
 
+function checkOptions(given: LockTestingModuleOptions): void {
+  const errors = new OptionErrors();
+  const inherited = OPTION_NAMES.filter((name) => name !== 'backend');
+  errors.object('options', given, ['clock', 'name', 'isGlobal', ...inherited]);
+  collectClockErrors(errors, 'options.clock', given.clock);
+  errors.throwIfAny('Wrong options of LockTestingModule.forRoot()');
+}
+
 const HAS_OPTIONS = Symbol('LockTestingModule options');
 
 /** Without this check, `useModule(LockTestingModule)` without `.forRoot()` would leave the real store in place. */
@@ -48,7 +59,9 @@ function throwWithoutForRoot(): never {
  */
 @Module({ providers: [{ provide: HAS_OPTIONS, useFactory: throwWithoutForRoot }] })
 export class LockTestingModule {
-  static forRoot({ clock, isGlobal = true, name, ...options }: LockTestingModuleOptions = {}): DynamicModule {
+  static forRoot(given: LockTestingModuleOptions = {}): DynamicModule {
+    checkOptions(given);
+    const { clock, isGlobal = true, name, ...options } = given;
     // A test that failed while it held a lock must end, even if its clock stands still.
     const shutdown = { drainMs: 0, abortGraceMs: 0, ...options.shutdown };
     checkModuleIdentity({ name, isGlobal });

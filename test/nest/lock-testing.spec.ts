@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Test } from '@nestjs/testing';
-import { LockService, LockTimeoutError, LockUnavailableError } from '../../lib/index.js';
+import { LockConfigError, LockService, LockTimeoutError, LockUnavailableError } from '../../lib/index.js';
 import {
   LockControl,
   LockTestingModule,
@@ -39,6 +39,18 @@ describe('LockTestingModule', () => {
     control.reconnect();
     expect(await locks.withLock('key', () => 'back')).toBe('back');
     await app.close();
+  });
+
+  it.each([
+    [
+      { clok: 1 },
+      /Wrong options of LockTestingModule.*no option 'clok'; it knows clock, name, isGlobal, namespace/,
+    ],
+    [{ backend: {} }, /no option 'backend'/],
+    [{ clock: 5 }, /expected options.clock to be a clock, such as a SettableClock, got 5/],
+  ])('refuses the options %j', (options, message) => {
+    expect(() => LockTestingModule.forRoot(options as object)).toThrow(LockConfigError);
+    expect(() => LockTestingModule.forRoot(options as object)).toThrow(message);
   });
 
   it('throws errors that explain what is wrong with the test', async () => {

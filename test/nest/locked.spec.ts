@@ -218,6 +218,13 @@ describe('@Locked refuses when the class is defined', () => {
 
   it.each([
     ['an empty key', '', undefined, /@Locked on Wrong\.method: expected the key to be a text/],
+    [
+      'a key that is missing',
+      undefined as unknown as string,
+      undefined,
+      /Write it like @Locked\('order:\{0\}'\)/,
+    ],
+    ['a second key', 'a', 'b' as unknown as object, /pass a list: @Locked\(\['a', 'b'\]\)/],
     ['options that are null', 'key', null, /options to be an object, got null/],
     ['a name as placeholder', 'order:{id}', undefined, /placeholders like \{0\}/],
     ['an open placeholder', 'order:{0', undefined, /placeholders like \{0\}/],

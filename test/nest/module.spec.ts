@@ -298,6 +298,13 @@ describe('DistributedLockModule', () => {
     );
   });
 
+  it('says that useFactory is a function', () => {
+    const options = { useFactory: { backend: memoryBackend() } } as unknown as { useFactory: () => never };
+    expect(() => DistributedLockModule.forRootAsync(options)).toThrow(
+      'expected useFactory to be a function, got { backend }. Write useFactory: () => ({ backend: … }).',
+    );
+  });
+
   it.each([
     ['at once', ({ backend }: Settings) => ({ backend })],
     ['later', async ({ backend }: Settings) => ({ backend })],

@@ -220,6 +220,15 @@ describe('the history of a job', () => {
     expect(nextTick!.getTime()).toBeGreaterThan(first!.tick.getTime());
   });
 
+  it('has the tick of a run whose body has changed its date', async () => {
+    const Job = yearly({}, ({ tick }) => tick.setFullYear(1999));
+    const app = await boot(Job);
+    const record = await app.get(CronRuns).runNow('yearly');
+    expect(record).toMatchObject({ outcome: 'completed' });
+    expect(record.tick.getFullYear()).toBeGreaterThan(1999);
+    expect((await app.get(CronRuns).history('yearly')).runs).toEqual([record]);
+  });
+
   it.each(['forbid', 'allow'] as const)(
     'tells with overlap %j which run is on and which died',
     async (overlap) => {

@@ -277,7 +277,7 @@ describe('@SingletonCron', () => {
     );
   });
 
-  it('uses the name of @Cron, else Class.method, as the key', async () => {
+  it('uses the name of @Cron, else Class.method, as the key; an empty name is none', async () => {
     @Injectable()
     class Named {
       keys: string[] = [];
@@ -286,7 +286,7 @@ describe('@SingletonCron', () => {
       async one(): Promise<void> {
         this.keys.push(currentLock()!.key);
       }
-      @Cron(EACH_SECOND)
+      @Cron(EACH_SECOND, { name: '' })
       @SingletonCron()
       async two(): Promise<void> {
         this.keys.push(currentLock()!.key);
@@ -308,6 +308,18 @@ describe('the application does not boot', () => {
       async two(): Promise<void> {}
     }
     await expect(boot([Twins])).rejects.toThrow(/'same', which is also that of Twins\.one/);
+  });
+
+  it.each(['n'.repeat(256), 'a\0b'])('with a name of its schedule that is no key', async (name) => {
+    @Injectable()
+    class LongName {
+      @SingletonCron()
+      @Cron('0 0 * * *', { name })
+      async job(): Promise<void> {}
+    }
+    await expect(boot([LongName])).rejects.toThrow(
+      /LongName\.job: expected the name of its schedule, which is its key, to be a text of 1 to 255/,
+    );
   });
 
   it('with a guarded method that nothing schedules', async () => {

@@ -5,9 +5,12 @@ import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import {
   FencingToken,
+  claimRow,
   fencedFindOne,
   fencedUpdate,
+  optimisticUpdate,
   withLockedTransaction,
+  withRowLock,
 } from '../../lib/backends/typeorm/index.js';
 import { DistributedLockModule, LockConfigError, LockService } from '../../lib/index.js';
 import { dataSourceOptions, libsqlStore } from '../support/stores.js';
@@ -63,6 +66,13 @@ describe('withLockedTransaction', () => {
     );
   });
 
+  it('refuses something else in place of a lock service', async () => {
+    const locks = 'x' as unknown as LockService;
+    await expect(withLockedTransaction(database, 'key', { locks }, () => undefined)).rejects.toThrow(
+      "Expected options.locks to be a LockService, got 'x'.",
+    );
+  });
+
   it('locks several keys, and writes each row with the token of its own key', async () => {
     const accounts = database.getRepository(Account);
     await accounts.save([
@@ -82,5 +92,43 @@ describe('withLockedTransaction', () => {
     });
     expect(await accounts.find({ order: { id: 'ASC' } })).toMatchObject([{ balance: 0 }, { balance: 10 }]);
     expect(await app.get(LockService).inspect('account:1')).toBeNull();
+  });
+});
+
+describe('helpers for rows', () => {
+  const accounts = () => database.getRepository(Account);
+  const id = { id: 1 } as never;
+
+  it.each<[string, () => Promise<unknown>]>([
+    ['fencedFindOne', () => fencedFindOne(accounts(), id, 1n as never, undefined as never)],
+    ['fencedUpdate', () => fencedUpdate(accounts(), id, {}, 1n as never, undefined as never)],
+    ['claimRow', () => claimRow(accounts(), id, undefined as never)],
+    ['optimisticUpdate', () => optimisticUpdate(accounts(), id, {}, () => undefined)],
+    ['withRowLock', () => withRowLock(accounts(), id, {}, () => undefined)],
+    ['fencedFindOne with a repository', () => fencedFindOne(database, accounts() as never, id, 1n)],
+    ['claimRow with nothing', () => claimRow(database, undefined as never, undefined as never)],
+  ])('%s without an entity says where to pass it', async (_, call) => {
+    await expect(call()).rejects.toThrow(LockConfigError);
+    await expect(call()).rejects.toThrow(
+      /Expected an entity of the data source, got .* Pass the class after/,
+    );
+  });
+
+  it('say that the data source must be initialized', async () => {
+    const closed = new DataSource({ ...database.options });
+    await expect(withRowLock(closed, Account, { id: 1 }, () => undefined)).rejects.toThrow(
+      'Expected an initialized data source: call its initialize() first.',
+    );
+  });
+
+  it('withRowLock says the order of its arguments', async () => {
+    const options = { waitMs: 5 } as never;
+    await expect(withRowLock(database, Account, { id: 1 }, options)).rejects.toThrow(
+      'call withRowLock(dataSource, entity, where, work, options)',
+    );
+    const work = () => undefined;
+    await expect(withRowLock(database, Account, { id: 1 }, options, work as never)).rejects.toThrow(
+      'call withRowLock(dataSource, entity, where, work, options)',
+    );
   });
 });

@@ -25,6 +25,8 @@ interface LockEntry {
   readonly sinceMs: number;
   /** On the monotonic clock. */
   readonly endsAtMs: number;
+  /** The monotonic time until which a waiter for the key will have asked again. */
+  readonly hasWaitersUntilMs: number;
 }
 
 /**
@@ -37,8 +39,6 @@ export class MemoryBackend implements LockBackend {
   readonly #entries = new Map<string, LockEntry>();
   readonly #ticks: ClaimedTicks;
   readonly #history = new Map<string, string[]>();
-  /** The monotonic time until which a waiter for a held key will have asked again. */
-  readonly #hasWaitersUntilMs = new Map<string, number>();
   readonly #listeners = new Set<(notice: ReleaseNotice) => void>();
   #lastToken = 0n;
   #sweepAtSize = 1_000;
@@ -142,15 +142,16 @@ export class MemoryBackend implements LockBackend {
     const verdict = tick && judgeTick(tick, this.#tickState(key));
     if (verdict && verdict.kind !== 'grant') return verdict;
     if (present) {
-      if (retryWithinMs > 0) this.#hasWaitersUntilMs.set(key, this.clock.monotonicMs() + retryWithinMs);
+      const hasWaitersUntilMs = this.clock.monotonicMs() + retryWithinMs;
+      if (retryWithinMs > 0) this.#entries.set(key, { ...present, hasWaitersUntilMs });
       return { kind: 'taken', remainingMs: this.#remainingMs(present) };
     }
-    this.#hasWaitersUntilMs.delete(key);
     if (tick && verdict) this.#ticks.claim(key, tick, verdict.attempt);
     const fencingToken = this.#nextToken();
     this.#lastToken = fencingToken + BigInt(tokenCount - 1);
     const times = { sinceMs: this.clock.wallMs(), endsAtMs: this.clock.monotonicMs() + leaseMs };
-    this.#entries.set(key, { holder, instance, fencingToken, lastToken: this.#lastToken, ...times });
+    const tokens = { fencingToken, lastToken: this.#lastToken };
+    this.#entries.set(key, { holder, instance, ...tokens, ...times, hasWaitersUntilMs: 0 });
     this.#sweep();
     return grantedResult(fencingToken, verdict?.attempt);
   }
@@ -169,7 +170,7 @@ export class MemoryBackend implements LockBackend {
     const present = this.#heldEntry(key);
     if (present?.holder !== holder) return { kind: 'lost' };
     const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
-    if (!moreTokens || (this.#hasWaitersUntilMs.get(key) ?? 0) > this.clock.monotonicMs()) {
+    if (!moreTokens || present.hasWaitersUntilMs > this.clock.monotonicMs()) {
       this.#entries.set(key, { ...present, endsAtMs });
       return { kind: 'renewed' };
     }
@@ -191,7 +192,6 @@ export class MemoryBackend implements LockBackend {
   #removeLock(key: string): void {
     this.#entries.delete(key);
     this.#ticks.onReleased(key);
-    this.#hasWaitersUntilMs.delete(key);
     for (const listener of this.#listeners) queueMicrotask(() => listener({ key }));
   }
 

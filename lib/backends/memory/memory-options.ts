@@ -13,6 +13,12 @@ export interface MemoryBackendOptions {
 /** @throws LockConfigError for an unknown option */
 export function checkMemoryOptions(options: MemoryBackendOptions): void {
   const errors = new OptionErrors();
-  errors.object('the argument', options, ['clock']);
+  const { clock } = errors.object('the argument', options, ['clock']);
+  collectClockErrors(errors, 'clock', clock);
   errors.throwIfAny('Wrong memoryBackend() options');
+}
+
+export function collectClockErrors(errors: OptionErrors, path: string, clock: unknown): void {
+  const isClock = typeof (Object(clock) as Partial<Clock>).monotonicMs === 'function';
+  errors.expect(path, clock, 'a clock, such as a SettableClock', isClock);
 }

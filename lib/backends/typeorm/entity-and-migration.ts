@@ -78,8 +78,10 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
  *
  * @throws LockConfigError if the name is not valid
  */
-export function distributedLockMigration({ table }: { table: string }): new () => MigrationInterface {
+export function distributedLockMigration(options: { table: string }): new () => MigrationInterface {
   const errors = new OptionErrors();
+  const { table } = errors.object('options', options, ['table']) as { table: string };
+  errors.requiredText('options.table', table, { max: 127 });
   collectTableErrors(errors, table, 'postgres');
   errors.throwIfAny('Wrong options of distributedLockMigration');
   return class extends CreateDistributedLock1700000000000 {

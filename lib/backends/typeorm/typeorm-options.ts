@@ -73,7 +73,11 @@ export function resolveTypeormOptions(options: unknown): ResolvedTypeormOptions 
   const isObject = typeof dataSource === 'object' && dataSource !== null;
   const type = isObject ? optionsOf(dataSource as DataSource).type : undefined;
   const missing = formatValue(dataSource) + unsetHint(given, 'dataSource', 'options.dataSource');
-  if (isObject) errors.requiredOneOf('options.dataSource.type', type, SUPPORTED_TYPES);
+  if (isObject && 'manager' in dataSource && !('createQueryRunner' in dataSource))
+    errors.add(
+      'expected options.dataSource to be a DataSource or its options, got a Repository: inject DataSource',
+    );
+  else if (isObject) errors.requiredOneOf('options.dataSource.type', type, SUPPORTED_TYPES);
   else errors.add(`expected options.dataSource to be a DataSource or its options, got ${missing}`);
   if (isObject) collectUnsetAddressErrors(errors, dataSource);
   if (isObject && type !== undefined) collectSchemeErrors(errors, dataSource, type);
@@ -97,9 +101,10 @@ export function resolveTypeormOptions(options: unknown): ResolvedTypeormOptions 
 function throwIfBareDataSource(options: unknown): void {
   if (typeof options !== 'object' || options === null || 'dataSource' in options) return;
   if (!('createQueryRunner' in options) && !('type' in options)) return;
-  const kind = 'createQueryRunner' in options ? 'a data source' : 'the options of a data source';
   throw new LockConfigError(
-    `Wrong options of typeormBackend: write typeormBackend({ dataSource }), got ${kind} without the braces.`,
+    'createQueryRunner' in options
+      ? 'Wrong options of typeormBackend: write typeormBackend({ dataSource }), got a data source without the braces.'
+      : 'Wrong options of typeormBackend: write typeormBackend({ dataSource: { type, … } }), got the options of a data source by themselves.',
   );
 }
 

@@ -3,6 +3,7 @@ import type { Clock } from '../clock.js';
 import type { EventSubject } from '../events.js';
 import type { LockHandle } from '../leases/lock-handle.js';
 import type { LinkedList, LinkedListNode } from '../linked-list.js';
+import { queueMicrotask } from '../real-timers.js';
 import type { ResolvedLockOptions } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { AcquireTrace } from '../tracing-channels.js';
@@ -116,9 +117,13 @@ export class Waiter<Outcome = LockHandle> {
   #listen(): void {
     const { signal } = this.params;
     if (!signal) return;
-    const onAbort = () => this.#owner.reject(this, signal.reason);
+    const onAbort = () => {
+      if (!this.#isSettled) this.#owner.reject(this, signal.reason);
+    };
     setMaxListeners(0, signal); // Any number of waiters may share one signal.
     signal.addEventListener('abort', onAbort);
+    // A subscriber may have aborted it since it was checked.
+    if (signal.aborted) queueMicrotask(onAbort);
     this.#stopListening = () => signal.removeEventListener('abort', onAbort);
   }
 

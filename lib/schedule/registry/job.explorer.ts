@@ -3,7 +3,7 @@ import type { DiscoveryService } from '@nestjs/core';
 import type { CronTime } from 'cron';
 import { LockConfigError } from '../../core/errors.js';
 import { formatValue } from '../../core/format.js';
-import { unsetVariableHint } from '../../core/option-errors.js';
+import { OptionErrors, unsetVariableHint } from '../../core/option-errors.js';
 import { describeMethod, scopedProviderError } from '../../decorators/decorated-method.js';
 import { type FoundMethod, findMethods } from '../../decorators/find-methods.js';
 import { type JobRunner, getJobRunnerPropertyToken } from '../job-runner.js';
@@ -127,7 +127,7 @@ function createJob(found: GuardedMethod, { scheduler, overrides }: JobParts): Jo
   const { key: givenKey, timeZone: _, service: __, ...declaredOptions } = guard.options;
   const declared = readSchedule(found.method);
   checkSchedule(found, declared);
-  const key = givenKey ?? declared.name ?? defaultKey(found);
+  const key = givenKey ?? declaredName(found, declared) ?? defaultKey(found);
   const declaredJob = { key, location, schedule: declared, options: declaredOptions };
   const { schedule, options, isDisabled } = overrides.apply(declaredJob);
   const timers = scheduler?.timersOf(instance, name);
@@ -190,6 +190,15 @@ function describeSchedule(
 ): JobSchedule {
   if (cron) return describeCron(cronTime ? readCronTime(cronTime) : cron);
   return interval ? describeInterval(interval.timeout) : describeDeployment(deployKey);
+}
+
+/** The name of its timer, which is its key too. Nest ignores an empty one. */
+function declaredName({ location }: GuardedMethod, { name }: MethodSchedule): string | undefined {
+  if (name === undefined || name === '') return undefined;
+  const errors = new OptionErrors();
+  errors.requiredText('the name of its schedule, which is its key,', name, { max: 255 });
+  errors.throwIfAny(location);
+  return name;
 }
 
 function checkSchedule(

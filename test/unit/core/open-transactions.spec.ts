@@ -2,9 +2,11 @@ import { expect, it } from 'vitest';
 import type { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import { BorrowedLock } from '../../../lib/core/leases/lock-views.js';
 import {
+  contextTransactionsNow,
   hasOpenTransaction,
   isInTransaction,
   recordTransaction,
+  runInTransactionContext,
 } from '../../../lib/core/open-transactions.js';
 
 it('a source that cannot be read does not fail: the others are read', () => {
@@ -32,6 +34,24 @@ it('transactions that have ended are not kept', () => {
   looks = 0;
   expect(hasOpenTransaction(lock)).toBe(true);
   expect(looks).toBe(0);
+});
+
+it('a context keeps no transaction that has ended around it', () => {
+  let looks = 0;
+  const ended = {
+    get isTransactionActive() {
+      looks += 1;
+      return false;
+    },
+  };
+  const open = { isTransactionActive: true };
+  const now = runInTransactionContext(ended, () =>
+    runInTransactionContext(open, () => {
+      looks = 0;
+      return contextTransactionsNow();
+    }),
+  );
+  expect([now, looks]).toEqual([[open], 0]);
 });
 
 it('a transaction that is used under the lock of a run or a term counts for its lease', () => {

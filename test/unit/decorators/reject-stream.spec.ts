@@ -149,6 +149,26 @@ it.each<[string, readonly string[], object]>([
   expect(called).toEqual(['close']);
 });
 
+it('a relation next that is loaded when it is read is not read', () => {
+  let isRead = false;
+  const step = {
+    get next() {
+      isRead = true;
+      return Promise.resolve();
+    },
+  };
+  expect(rejectStream(step, 'place')).toBe(step);
+  expect(isRead).toBe(false);
+});
+
+it('an object that throws for a property that it does not have passes', () => {
+  const get = (_: object, name: PropertyKey) => {
+    throw new Error(`unknown property ${String(name)}`);
+  };
+  const strict = new Proxy({}, { get });
+  expect(rejectStream(strict, 'place')).toBe(strict);
+});
+
 it('an iterator without a generator is refused and ended', () => {
   const called: string[] = [];
   const iterator = {

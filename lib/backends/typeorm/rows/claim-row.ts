@@ -17,8 +17,8 @@ import { isSameValue } from './comparable-value.js';
 import {
   type Database,
   UNCACHED,
-  dataSourceOf,
   durableCommitCondition,
+  entityMetadataOf,
   managerOf,
   newestRowsOptions,
 } from './database.js';
@@ -90,7 +90,7 @@ export async function claimRow<Entity extends ObjectLiteral>(
   entity: EntityTarget<Entity>,
   claim: RowClaim<Entity>,
 ): Promise<Entity | null> {
-  const metadata = dataSourceOf(managerOf(database)).getMetadata(entity);
+  const metadata = entityMetadataOf(managerOf(database), entity);
   checkClaim(metadata, claim);
   return onPrimary(database, async (manager) => {
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {

@@ -1,4 +1,11 @@
-import type { DataSource, EntityManager, EntityMetadata, QueryRunner } from 'typeorm';
+import type {
+  DataSource,
+  EntityManager,
+  EntityMetadata,
+  EntityTarget,
+  ObjectLiteral,
+  QueryRunner,
+} from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { SUPPORTED_TYPES } from '../typeorm-options.js';
@@ -8,6 +15,23 @@ export type Database = EntityManager | { readonly manager: EntityManager };
 
 /** TypeORM does not export this type. */
 export type ColumnMetadata = EntityMetadata['columns'][number];
+
+/** @throws LockConfigError if the data source is not initialized, or has no such entity */
+export function entityMetadataOf(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+): EntityMetadata {
+  const dataSource = dataSourceOf(manager);
+  if (!dataSource.isInitialized)
+    throw new LockConfigError('Expected an initialized data source: call its initialize() first.');
+  if (Object(entity) === entity || typeof entity === 'string') {
+    if (dataSource.hasMetadata(entity)) return dataSource.getMetadata(entity);
+  }
+  throw new LockConfigError(
+    `Expected an entity of the data source, got ${formatValue(entity)}. Pass the class after the data source, the ` +
+      `manager or the repository, and list it in the entities of the data source.`,
+  );
+}
 
 /** The data source of an entity manager or a query runner. */
 export function dataSourceOf(owner: object): DataSource {

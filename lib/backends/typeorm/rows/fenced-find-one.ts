@@ -4,7 +4,7 @@ import { type Database, managerOf, newestRowsOptions } from './database.js';
 import {
   type FencedTable,
   TOKEN_PARAMETER,
-  entityMetadataOf,
+  metadataOfTarget,
   fencedRows,
   tokenParameter,
 } from './fenced-rows.js';
@@ -59,9 +59,10 @@ export async function fencedFindOne(
   where: object,
   lock: Fence,
 ): Promise<ObjectLiteral | null> {
-  const token = validFencingTokenOf(lock);
   const manager = managerOf(database);
-  checkWhere('where', where, entityMetadataOf(manager, target));
+  const metadata = metadataOfTarget(manager, target);
+  const token = validFencingTokenOf(lock);
+  checkWhere('where', where, metadata);
   throwIfOutsideTransaction(manager);
   return onPrimary(database, async (manager) => {
     const request = { rows: fencedRows(manager, target), where, token, lock };

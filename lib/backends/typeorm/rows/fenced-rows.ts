@@ -9,7 +9,7 @@ import type {
 } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
-import { type ColumnMetadata, dataSourceOf, isMysql } from './database.js';
+import { type ColumnMetadata, dataSourceOf, entityMetadataOf, isMysql } from './database.js';
 import { checkIdIsExact, requireId, throwIfVersionGiven } from './entity-snapshot.js';
 import { allowTokenUpdate, isFencingToken, tokenGivenError } from './fencing-token.js';
 import { forgetInitialRelations } from './find-rows.js';
@@ -61,13 +61,13 @@ export function fencedRows(
 }
 
 /** `undefined` for a table without an entity. */
-export const entityMetadataOf = (
+export const metadataOfTarget = (
   manager: EntityManager,
   target: EntityTarget<ObjectLiteral> | FencedTable,
-): EntityMetadata | undefined => (isTable(target) ? undefined : dataSourceOf(manager).getMetadata(target));
+): EntityMetadata | undefined => (isTable(target) ? undefined : entityMetadataOf(manager, target));
 
 function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLiteral>): FencedRows {
-  const metadata = dataSourceOf(manager).getMetadata(target);
+  const metadata = entityMetadataOf(manager, target);
   requireId(metadata);
   const column = fencingColumnOf(metadata);
   return {

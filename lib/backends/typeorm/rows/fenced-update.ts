@@ -3,7 +3,7 @@ import { LockConfigError } from '../../../core/errors.js';
 import { type Fence, validFencingTokenOf } from '../../../core/fence.js';
 import { formatValue } from '../../../core/format.js';
 import { type Database, managerOf } from './database.js';
-import { type FencedTable, entityMetadataOf, fencedRows } from './fenced-rows.js';
+import { type FencedTable, metadataOfTarget, fencedRows } from './fenced-rows.js';
 import { writeFenced } from './fenced-write.js';
 import { onPrimary } from './transactions/primary-connection.js';
 import { throwIfOutsideTransaction } from './transactions/recorded-transaction.js';
@@ -66,9 +66,10 @@ export async function fencedUpdate(
   values: object,
   lock: Fence,
 ): Promise<boolean> {
-  const token = validFencingTokenOf(lock);
   const manager = managerOf(database);
-  checkWhere('where', where, entityMetadataOf(manager, target));
+  const metadata = metadataOfTarget(manager, target);
+  const token = validFencingTokenOf(lock);
+  checkWhere('where', where, metadata);
   checkValues(values);
   throwIfOutsideTransaction(manager);
   return onPrimary(database, (manager) =>

@@ -8,6 +8,7 @@ import {
   type Database,
   dataSourceOf,
   durableCommitCondition,
+  entityMetadataOf,
   managerOf,
   newestRowsOptions,
 } from './database.js';
@@ -71,7 +72,7 @@ export async function optimisticUpdate<Entity extends ObjectLiteral>(
   checkChange(change);
   const manager = managerOf(database);
   const dataSource = dataSourceOf(manager);
-  const metadata = dataSource.getMetadata(entity);
+  const metadata = entityMetadataOf(manager, entity);
   checkWhere('where', where, metadata);
   requireId(metadata);
   versionColumnOf(metadata);

@@ -10,6 +10,7 @@ import {
   type Database,
   dataSourceOf,
   describeRows,
+  entityMetadataOf,
   isInProcess,
   isInTransaction,
   isPostgres,
@@ -82,12 +83,14 @@ export async function withRowLock<Entity extends ObjectLiteral, T>(
   work: Work<Entity, T>,
   options: RowLockOptions = {},
 ): Promise<T | null> {
-  const resolved = resolveRowLockOptions(options);
   if (typeof work !== 'function') {
-    throw new LockConfigError(`Expected the work to be a function, got ${formatValue(work)}.`);
+    throw new LockConfigError(
+      `Expected the work to be a function, got ${formatValue(work)}: call withRowLock(dataSource, entity, where, work, options).`,
+    );
   }
+  const resolved = resolveRowLockOptions(options);
   const manager = managerOf(database);
-  const metadata = dataSourceOf(manager).getMetadata(entity);
+  const metadata = entityMetadataOf(manager, entity);
   checkWhere('where', where, metadata);
   checkOwnColumns('where', metadata, where);
   const request = {

@@ -49,14 +49,26 @@ describe('the options of typeormBackend', () => {
       { createQueryRunner: () => undefined, options: {} },
       { type: 'postgres', url: 'postgres://db' },
     ];
-    for (const [given, kind] of [
-      [ready, 'a data source'],
-      [options, 'the options of a data source'],
-    ] as const) {
-      expect(errorOf(given)).toBe(
-        `Wrong options of typeormBackend: write typeormBackend({ dataSource }), got ${kind} without the braces.`,
-      );
-    }
+    expect(errorOf(ready)).toMatch(/write typeormBackend\({ dataSource }\), got a data source without/);
+    expect(errorOf(options)).toMatch(
+      /write typeormBackend\({ dataSource: { type, … } }\), got the options of a data source by/,
+    );
+  });
+
+  it('says that a repository is no data source', () => {
+    expect(errorOf({ dataSource: { manager: {}, target: class Product {} } })).toMatch(
+      /a DataSource or its options, got a Repository: inject DataSource/,
+    );
+  });
+
+  it.each([
+    [undefined, /expected options.table to be a text/],
+    ['shop_locks', /expected options to be an object, got 'shop_locks'/],
+    [{ table: 'shop locks' }, /a name of letters, digits and underscores/],
+  ])('a migration of %j is refused', (given, message) => {
+    const create = () => distributedLockMigration(given as { table: string });
+    expect(create).toThrow(LockConfigError);
+    expect(create).toThrow(message);
   });
 
   it.each(['url', 'host'])(

@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import {
@@ -135,6 +136,18 @@ describe('acquire of a taken key', () => {
     expect(await isHeld('key')).toBe(true);
     await clock.advance(400);
     expect(await isHeld('key')).toBe(false);
+  });
+
+  it('rejects if a subscriber aborts its signal while the call begins', async () => {
+    const { ours, theirs } = lockFixture();
+    await theirs.acquire('key');
+    const controller = new AbortController();
+    const onStart = () => controller.abort('enough');
+    subscribe('tracing:nestjs-distributed-lock:acquire:start', onStart);
+    const asking = ours.acquire('key', { signal: controller.signal });
+    unsubscribe('tracing:nestjs-distributed-lock:acquire:start', onStart);
+    expect(await stateOf(asking)).toBe('rejected');
+    await expect(asking).rejects.toBe('enough');
   });
 
   it('sends nothing if its signal has already aborted', async () => {

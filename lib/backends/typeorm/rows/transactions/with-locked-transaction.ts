@@ -92,6 +92,8 @@ export async function withLockedTransaction<T>(
   checkAcquireOptions(typeof options === 'object' ? acquireOptions : options);
   throwIfInTransaction(managerOf(dataSource).queryRunner, key);
   if (!locks) throw noLocksError(dataSource, key);
+  if (typeof (locks as Partial<LockProvider>).withLock !== 'function')
+    throw new LockConfigError(`Expected options.locks to be a LockService, got ${formatValue(locks)}.`);
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const hasOneConnection = isInProcess(managerOf(dataSource));
   let isCommitted = false as boolean;
