@@ -47,7 +47,7 @@ export function readProperty(instance: unknown, token: PropertyToken, location: 
     if (service !== undefined) return service;
     const type = instance.constructor.name;
     throw new LockConfigError(
-      `${location}: this ${type} was not created by Nest, is still being constructed, or is frozen, so it has no locks (${Symbol.keyFor(token)}). Let Nest create it, or in a ` +
+      `${location}: this ${type} was not created by Nest, is used too early (in its constructor, or by another factory during the boot), or is frozen, so it has no locks (${Symbol.keyFor(token)}). Let Nest create it, or in a ` +
         `unit test use Test.createTestingModule({ imports: [LockTestingModule.forRoot()], providers: [${type}] }).`,
     );
   }

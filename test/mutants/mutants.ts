@@ -1069,8 +1069,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a process leaves the election of a job that is guarded again',
     file: 'lib/schedule/registry/job-registry.ts',
-    find: 'const previous = this.#guardedJobs.get(key);',
-    replace: 'const previous = this.#guardedJobs.get(key); previous?.deactivate();',
+    find: 'const reference: JobReference = this.#parts.keepsJobs',
+    replace:
+      'this.#guardedJobs.get(key)?.deactivate(); const reference: JobReference = this.#parts.keepsJobs',
     specs: ['test/nest/disposed-guards'],
   },
   {
@@ -4335,6 +4336,27 @@ export const mutants: readonly Mutant[] = [
     find: 'const isAlone = !this.#parts.waitQueues.isBusy(turnParams.storeKey);',
     replace: 'const isAlone = true as boolean;',
     specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'etcd: a proxy that answers in place of a host is not left',
+    file: 'lib/backends/etcd/rpc/host-channel.ts',
+    find: 'FAULTY.has(error.code) || httpStatusOf(error) !== undefined',
+    replace: 'FAULTY.has(error.code)',
+    specs: ['test/conformance/etcd-hosts'],
+  },
+  {
+    title: 'etcd: a request that a proxy has refused counts as one without effect',
+    file: 'lib/backends/etcd/rpc/etcd-errors.ts',
+    find: 'if (httpStatus !== undefined) {',
+    replace: 'if (httpStatus === "none") {',
+    specs: ['test/unit/backends/etcd/etcd-errors'],
+  },
+  {
+    title: 'a body that changes the date of its run changes the history',
+    file: 'lib/schedule/job-run.ts',
+    find: 'tick: new Date(tickMs), fencingToken, attempt };',
+    replace: 'tick: run.tick, fencingToken, attempt };',
+    specs: ['test/nest/singleton-cron-runs'],
   },
   {
     title: 'etcd: a release deletes the locks of all holders of the key',

@@ -348,4 +348,11 @@ export const zookeeperMutants: readonly Mutant[] = [
     replace: 'false',
     specs: ['test/cluster/zookeeper-session'],
   },
+  {
+    title: 'zookeeper: a connection that ended with its handshake is kept',
+    file: 'lib/backends/zookeeper/wire/host-connection.ts',
+    find: 'if (this.#isClosed) throw this.#failure ?? notConnectedError(this.#host);',
+    replace: '',
+    specs: ['test/unit/backends/zookeeper/client'],
+  },
 ];

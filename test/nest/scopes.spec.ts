@@ -133,14 +133,14 @@ describe('@Locked works', () => {
     const freeze = async () => Object.freeze(new MadeByHand('frozen'));
     const app = await boot([{ provide: 'made', useFactory: freeze }]);
     await expect(app.get<MadeByHand>('made').method()).rejects.toThrow(
-      /this MadeByHand was not created by Nest, is still being constructed, or is frozen/,
+      /this MadeByHand was not created by Nest, is used too early \(in its constructor, or by another factory during the boot\), or is frozen/,
     );
   });
 
   it('not in an instance that Nest has not created: the call throws', async () => {
     await boot([]);
     await expect(new MadeByHand('new').method()).rejects.toThrow(
-      /@Locked on MadeByHand\.method: this MadeByHand was not created by Nest, is still being constructed, or is frozen.*DistributedLockModule\.forRoot\(\) imported\?/,
+      /@Locked on MadeByHand\.method: this MadeByHand was not created by Nest, is used too early \(in its constructor, or by another factory during the boot\), or is frozen.*DistributedLockModule\.forRoot\(\) imported\?/,
     );
   });
 

@@ -5,7 +5,7 @@ import {
   type TokenMemoryOptions,
   collectTokenMemoryErrors,
 } from '../../../core/token-memory-options.js';
-import { type RedisSource, isCluster } from '../redis-source.js';
+import { type RedisSource, isCluster, keyPrefixOf } from '../redis-source.js';
 import { collectSourceErrors, isClient, sourceOf } from '../source-check.js';
 import type { ReplicaOptions } from './replica-acknowledgement.js';
 
@@ -32,6 +32,7 @@ export function resolveRedisOptions(options: RedisBackendOptions): ResolvedRedis
   });
   collectReplicaErrors(given, errors);
   collectTokenMemoryErrors(errors, given[TOKEN_MEMORY_OPTION]);
+  collectSlotErrors(given, errors);
   errors.throwIfAny('Wrong redisBackend() options');
   const { minReplicas, replicaTimeoutMs, tokenMemoryMs = DEFAULT_TOKEN_MEMORY_MS } = options;
   return {
@@ -40,6 +41,13 @@ export function resolveRedisOptions(options: RedisBackendOptions): ResolvedRedis
     ...(replicaTimeoutMs !== undefined && { replicaTimeoutMs }),
     tokenMemoryMs,
   };
+}
+
+/** In a Cluster, all keys of a script call must be on one slot. An empty hash tag would hide that of our keys. */
+function collectSlotErrors({ client }: Readonly<Record<string, unknown>>, errors: OptionErrors): void {
+  if (!isClient(client) || !isCluster(client)) return;
+  const hasEmptyTag = /^[^{]*\{\}/.test(keyPrefixOf({ client }));
+  if (hasEmptyTag) errors.add(`expected the keyPrefix of the Cluster client to have no '{}'`);
 }
 
 function collectReplicaErrors(given: Readonly<Record<string, unknown>>, errors: OptionErrors): void {

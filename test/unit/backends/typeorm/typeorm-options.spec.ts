@@ -56,7 +56,7 @@ describe('the options of typeormBackend', () => {
   });
 
   it('says that a repository is no data source', () => {
-    expect(errorOf({ dataSource: { manager: {}, target: class Product {} } })).toMatch(
+    expect(errorOf({ dataSource: { manager: {}, target: 'Product' } })).toMatch(
       /a DataSource or its options, got a Repository: inject DataSource/,
     );
   });

@@ -36,6 +36,8 @@ interface Outage {
   readonly losesHistory?: boolean;
   /** Whether the reply to the first claim of the replica is lost. */
   readonly losesClaim?: boolean;
+  /** Whether another process takes the lock of the job for a minute, after the replica has read that it is free. */
+  readonly isTakenMeanwhile?: boolean;
   /** For how long the store answers no question about ticks once the replica is back. */
   readonly silentForMs?: number;
 }
@@ -49,6 +51,7 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
     losesHistory = false,
     silentForMs = 0,
     losesClaim = false,
+    isTakenMeanwhile = false,
     backAgainAtMs,
   } = more;
   const { clock, backend, ours, theirs, another } = lockFixture();
@@ -86,10 +89,16 @@ async function runAfter({ cronTime, options, deadAtMs, backAtMs, bodyMs = 0, ...
   }
   await clock.advance(backAtMs - deadAtMs);
   let requestCount = 0;
+  let isFree = isTakenMeanwhile;
+  const byHand = { key: 'lock/job:job', holder: 'by hand', leaseMs: 60_000, instance: 'another' };
   for (const name of ['registerTicks', 'readTicks'] as const) {
     const send = backend[name].bind(backend);
     backend[name] = (key: string) => {
       requestCount += 1;
+      if (isFree && name === 'readTicks') {
+        isFree = false;
+        void backend.execute({ acquire: [byHand] });
+      }
       if (clock.wallMs() < backAtMs + silentForMs) return Promise.reject(new Error('connection reset'));
       return send(key);
     };
@@ -158,6 +167,13 @@ describe('after an outage in which a run died and a later tick was missed', () =
     const outage = { cronTime: '0 * * * *', deadAtMs: at(7, 9), backAtMs: at(7, 10) };
     const options = { onMissed: 'once', leaseMs: HOUR_MS + 60_000, staleAfterMs: 2 * HOUR_MS } as const;
     expect((await runAfter({ ...outage, options })).runs).toEqual(['01-07T10:00 #1']);
+  });
+
+  it('the missed tick runs after a lock that was taken just before its claim', async () => {
+    const outage = { cronTime: '0 * * * *', deadAtMs: at(7, 9), backAtMs: at(7, 10), hasEnded: true };
+    const options = { onMissed: 'once' } as const;
+    const { runs } = await runAfter({ ...outage, options, isTakenMeanwhile: true });
+    expect(runs).toEqual(['01-07T10:00 #1']);
   });
 
   it('the dead run is retried for as long as its own period says, though a later tick has a shorter one', async () => {

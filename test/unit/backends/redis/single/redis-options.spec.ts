@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { type RedisBackendOptions, redisBackend } from '../../../../../lib/backends/redis/index.js';
 import { LockConfigError } from '../../../../../lib/core/errors.js';
 
@@ -109,4 +109,12 @@ it.each(['redis://undefined:undefined', 'redis://:secret@localhost:NaN', 'redis:
 it('a source beside fields that are undefined is accepted', () => {
   const options = { client: undefined, options: undefined, url: 'redis://a' } as unknown;
   expect(() => redisBackend(options as RedisBackendOptions)).not.toThrow();
+});
+
+it.each(['{}', 'shop{}:'])('a Cluster with the keyPrefix %j is refused', (keyPrefix) => {
+  const cluster = new Cluster([], { lazyConnect: true, keyPrefix });
+  expect(() => redisBackend({ client: cluster })).toThrow(LockConfigError);
+  expect(() => redisBackend({ client: cluster })).toThrow(
+    "expected the keyPrefix of the Cluster client to have no '{}'",
+  );
 });
