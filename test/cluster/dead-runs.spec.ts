@@ -34,6 +34,7 @@ it.concurrent.each(stores)(
     const begun = () => replicas.runs.filter(({ tickMs }) => tickMs <= lastTickMs);
     await until(() => checkRuns(begun(), options.maxAttempts).lost === 0);
     await replicas.close();
+    expect(checkRuns(begun(), options.maxAttempts).lost).toBe(0);
     expect(checkRuns(replicas.runs, options.maxAttempts)).toMatchObject({ doubled: 0, misnumbered: 0 });
     expect(countOverlaps(replicas.runs)).toBe(0);
   },

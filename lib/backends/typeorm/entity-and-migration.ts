@@ -80,10 +80,11 @@ export class CreateDistributedLock1700000000000 implements MigrationInterface {
  */
 export function distributedLockMigration(options: { table: string }): new () => MigrationInterface {
   const errors = new OptionErrors();
-  const { table } = errors.object('options', options, ['table']) as { table: string };
-  errors.requiredText('options.table', table, { max: 127 });
-  collectTableErrors(errors, table, 'postgres');
+  const given = errors.object('options', options, ['table']);
+  if (given.table === undefined) errors.add('expected options.table to be a text, got undefined');
+  collectTableErrors(errors, given.table, 'postgres');
   errors.throwIfAny('Wrong options of distributedLockMigration');
+  const { table } = options;
   return class extends CreateDistributedLock1700000000000 {
     override readonly name = `CreateDistributedLock_${table.replace('.', '_')}_${TIMESTAMP}`;
     protected override readonly table = table;

@@ -192,7 +192,7 @@ function describeSchedule(
   return interval ? describeInterval(interval.timeout) : describeDeployment(deployKey);
 }
 
-/** The name of its timer, which is its key too. Nest ignores an empty one. */
+/** The name of its timer, which is its key too. An empty one is none, as Nest has it for `@Cron`. */
 function declaredName({ location }: GuardedMethod, { name }: MethodSchedule): string | undefined {
   if (name === undefined || name === '') return undefined;
   const errors = new OptionErrors();

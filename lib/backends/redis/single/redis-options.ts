@@ -7,6 +7,7 @@ import {
 } from '../../../core/token-memory-options.js';
 import { type RedisSource, isCluster, keyPrefixOf } from '../redis-source.js';
 import { collectSourceErrors, isClient, sourceOf } from '../source-check.js';
+import { slotOf } from './cluster-slots.js';
 import type { ReplicaOptions } from './replica-acknowledgement.js';
 
 /** How to connect to Redis, how many replicas must acknowledge a grant, and for how long an unused key is remembered. */
@@ -43,11 +44,11 @@ export function resolveRedisOptions(options: RedisBackendOptions): ResolvedRedis
   };
 }
 
-/** In a Cluster, all keys of a script call must be on one slot. An empty hash tag would hide that of our keys. */
+/** In a Cluster, all keys of a script call must be on one slot. An empty hash tag in the prefix hides that of our keys. */
 function collectSlotErrors({ client }: Readonly<Record<string, unknown>>, errors: OptionErrors): void {
   if (!isClient(client) || !isCluster(client)) return;
-  const hasEmptyTag = /^[^{]*\{\}/.test(keyPrefixOf({ client }));
-  if (hasEmptyTag) errors.add(`expected the keyPrefix of the Cluster client to have no '{}'`);
+  const [slot, other] = ['a', 'b'].map((name) => slotOf(`${keyPrefixOf({ client })}{key}:${name}`));
+  if (slot !== other) errors.add(`expected the keyPrefix of the Cluster client to have no '{}'`);
 }
 
 function collectReplicaErrors(given: Readonly<Record<string, unknown>>, errors: OptionErrors): void {

@@ -24,9 +24,7 @@ export function entityMetadataOf(
   const dataSource = dataSourceOf(manager);
   if (!dataSource.isInitialized)
     throw new LockConfigError('Expected an initialized data source: call its initialize() first.');
-  if (Object(entity) === entity || typeof entity === 'string') {
-    if (dataSource.hasMetadata(entity)) return dataSource.getMetadata(entity);
-  }
+  if (dataSource.hasMetadata(entity)) return dataSource.getMetadata(entity);
   throw new LockConfigError(
     `Expected an entity of the data source, got ${formatValue(entity)}. Pass the class after the data source, the ` +
       `manager or the repository, and list it in the entities of the data source.`,

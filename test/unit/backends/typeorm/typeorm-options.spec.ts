@@ -49,9 +49,11 @@ describe('the options of typeormBackend', () => {
       { createQueryRunner: () => undefined, options: {} },
       { type: 'postgres', url: 'postgres://db' },
     ];
-    expect(errorOf(ready)).toMatch(/write typeormBackend\({ dataSource }\), got a data source without/);
-    expect(errorOf(options)).toMatch(
-      /write typeormBackend\({ dataSource: { type, … } }\), got the options of a data source by/,
+    expect(errorOf(ready)).toBe(
+      'Wrong options of typeormBackend: write typeormBackend({ dataSource }), got a data source without the braces.',
+    );
+    expect(errorOf(options)).toBe(
+      'Wrong options of typeormBackend: write typeormBackend({ dataSource: { type, … } }), got the options of a data source by themselves.',
     );
   });
 
