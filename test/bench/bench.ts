@@ -15,6 +15,11 @@ export interface Case {
   readonly name: string;
   /** How many processes of the contender take part. */
   readonly processes: number;
+  /**
+   * How often it is measured in one turn, each time for a moment, the contenders one after the other. For figures that
+   * differ by less than a machine does from one second to the next.
+   */
+  readonly rounds?: number;
 }
 
 export interface Column {
@@ -46,6 +51,8 @@ export interface Bench<OneCase extends Case = Case, Request = OneCase, Reply = F
   readonly timeoutMs: number;
   takesPart(contender: Contender): boolean;
   cases(context: BenchContext): readonly OneCase[];
+  /** Before the first measurement of processes. */
+  warmUp?(workers: WorkerPool<Request, Reply>, oneCase: OneCase): Promise<unknown>;
   measure(workers: WorkerPool<Request, Reply>, oneCase: OneCase): Promise<Figures>;
   work(
     session: Session,

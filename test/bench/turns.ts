@@ -1,8 +1,8 @@
-import type { Bench, Case, BenchContext } from './bench.js';
+import type { Bench } from './bench.js';
 import type { BenchStores } from './bench-stores.js';
 import { type Contender, profilesOf } from './contender.js';
-import { WorkerPool } from './worker-pool.js';
-import { ALL_CORES, CONTENDER_CORE, SERVER_CORE } from './pin.js';
+import { ContenderRun, type Run } from './contender-run.js';
+import { ALL_CORES, SERVER_CORE } from './pin.js';
 import type { Result } from './results.js';
 
 interface Plan {
@@ -15,9 +15,6 @@ interface Plan {
   readonly canPin: boolean;
 }
 
-/** Long enough for all that may stand in line. */
-const WAIT_MS = 120_000;
-
 /** Who failed so often in a case is not asked again. */
 const MAX_FAILURES = 2;
 
@@ -29,26 +26,70 @@ export async function* takeTurns(stores: BenchStores, plan: Plan): AsyncGenerato
   for (const bench of plan.benches) {
     const isPinned = plan.canPin && bench.isPinned === true;
     if (plan.canPin) await stores.pin(isPinned ? `${SERVER_CORE}` : ALL_CORES);
-    const groups = comparedRuns(bench, plan);
+    const groups = comparedRuns({ bench, isPinned }, plan);
     const failures = new Map<Run, number>();
     for (let turn = 0; turn < plan.turns; turn += 1) {
-      for (const run of groups.flatMap((runs) => rotated(runs, turn / plan.turns))) {
-        const failed = failures.get(run) ?? 0;
-        if (failed === MAX_FAILURES) continue;
-        const result = await measure(stores, { ...run, bench, isPinned });
-        if (result.failure !== undefined) failures.set(run, failed + 1);
-        yield { turn, ...result };
+      for (const runs of groups) {
+        const running = rotated(runs, turn / plan.turns).filter(
+          (run) => (failures.get(run) ?? 0) < MAX_FAILURES,
+        );
+        const { rounds } = runs[0]!.oneCase;
+        const results = rounds === undefined ? oneByOne(stores, running) : inRounds(stores, running, rounds);
+        for await (const { run, round, ...result } of results) {
+          if (result.failure !== undefined) failures.set(run, (failures.get(run) ?? 0) + 1);
+          yield { turn: turn * (rounds ?? 1) + round, ...result };
+        }
       }
     }
   }
 }
 
-interface Run extends BenchContext {
-  readonly oneCase: Case;
+interface RunResult extends Omit<Result, 'turn'> {
+  readonly run: Run;
+  readonly round: number;
+}
+
+async function* oneByOne(stores: BenchStores, runs: readonly Run[]): AsyncGenerator<RunResult> {
+  for (const run of runs) {
+    const contender = new ContenderRun(run);
+    await contender.open(await stores.clean(run.contender.store));
+    const result = await contender.measure();
+    await contender.close();
+    yield { run, round: 0, ...result };
+  }
+}
+
+/** All that are compared measure for a moment, again and again, in processes that stay open. */
+async function* inRounds(
+  stores: BenchStores,
+  runs: readonly Run[],
+  rounds: number,
+): AsyncGenerator<RunResult> {
+  const store = runs[0]?.contender.store;
+  if (store === undefined) return;
+  const cleaned = await stores.clean(store);
+  const opened = runs.map((run) => ({ run, contender: new ContenderRun(run) }));
+  try {
+    for (const { contender } of opened) await contender.open(cleaned);
+    const failed = new Set<Run>();
+    for (let round = 0; round < rounds; round += 1) {
+      for (const { run, contender } of rotated(opened, round / rounds)) {
+        if (failed.has(run)) continue;
+        const result = await contender.measure();
+        if (result.failure !== undefined) failed.add(run);
+        yield { run, round, ...result };
+      }
+    }
+  } finally {
+    for (const { contender } of opened) await contender.close();
+  }
 }
 
 /** All runs of a bench, those together that are compared: one case on one store. */
-function comparedRuns(bench: Bench, { contenders, caseName, isQuick }: Plan): Run[][] {
+function comparedRuns(
+  { bench, isPinned }: { readonly bench: Bench; readonly isPinned: boolean },
+  { contenders, caseName, isQuick }: Plan,
+): Run[][] {
   const groups = new Map<string, Run[]>();
   for (const contender of contenders) {
     if (!bench.takesPart(contender) || contender.only?.includes(bench.name) === false) continue;
@@ -56,41 +97,12 @@ function comparedRuns(bench: Bench, { contenders, caseName, isQuick }: Plan): Ru
       for (const oneCase of bench.cases({ contender, profile, isQuick })) {
         if (caseName !== undefined && oneCase.name !== caseName) continue;
         const groupName = `${contender.store} ${oneCase.name}`;
-        groups.set(groupName, [...(groups.get(groupName) ?? []), { contender, profile, isQuick, oneCase }]);
+        const run = { bench, isPinned, contender, profile, isQuick, oneCase };
+        groups.set(groupName, [...(groups.get(groupName) ?? []), run]);
       }
     }
   }
   return [...groups.values()];
-}
-
-async function measure(
-  stores: BenchStores,
-  { bench, contender, profile, oneCase, isPinned }: Run & { bench: Bench; isPinned: boolean },
-): Promise<Omit<Result, 'turn'>> {
-  const { name, store, kind } = contender;
-  const line = { bench: bench.name, caseName: oneCase.name, store, contender: name, kind, profile };
-  let workers: WorkerPool<Case, Readonly<Record<string, number>>> | undefined;
-  try {
-    const setting = { profile, leaseMs: bench.leaseMs, waitMs: WAIT_MS, stores: await stores.clean(store) };
-    workers = await WorkerPool.open(
-      { bench: bench.name, contender: name, store, setting },
-      {
-        processes: oneCase.processes,
-        timeoutMs: bench.timeoutMs,
-        core: isPinned ? CONTENDER_CORE : undefined,
-      },
-    );
-    return {
-      ...line,
-      figures: await bench.measure(workers, oneCase),
-      uncaughtErrors: [...workers.uncaughtErrors],
-    };
-  } catch (error) {
-    const failure = error instanceof Error ? error.message : String(error);
-    return { ...line, failure, uncaughtErrors: [...(workers?.uncaughtErrors ?? [])] };
-  } finally {
-    await workers?.close();
-  }
 }
 
 /** The list from a share of its length on, and then its start. */

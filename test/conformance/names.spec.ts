@@ -33,6 +33,8 @@ import { ScriptedBackend } from '../unit/scripted-backend.js';
 /** Another one looks at other names. */
 const SEED = Number(process.env['NAMES_SEED'] ?? 20_261_120);
 const COUNT = 100;
+/** Hundreds of locks at once, beside other specs. */
+const PATIENT = { waitMs: 25_000 };
 
 /** What means something to SQL, to Lua, to a pattern of Redis, to a URL, or to a terminal. */
 const SPECIAL = [
@@ -124,7 +126,7 @@ describe.each(backends)('%s', (_, open) => {
       namespaces.flatMap((namespace, index) => {
         const instance = instances[index];
         const locks = locksOn(backend, `${namespace}${run}`, instance);
-        return keys.map(async (key) => ({ locks, key, instance, lock: await locks.acquire(key) }));
+        return keys.map(async (key) => ({ locks, key, instance, lock: await locks.acquire(key, PATIENT) }));
       }),
     );
     for (const { lock, key } of taken) expect(lock.key).toBe(key);
@@ -145,8 +147,8 @@ describe.each(backends)('%s', (_, open) => {
     const backend = opens();
     const namespace = `${namespaces[1]}${Date.now()}`;
     const [holding, waiting] = [locksOn(backend, namespace), locksOn(backend, namespace)];
-    const held = await Promise.all(keys.slice(0, 25).map((key) => holding.acquire(key)));
-    const waits = held.map(({ key }) => waiting.acquire(key));
+    const held = await Promise.all(keys.slice(0, 25).map((key) => holding.acquire(key, PATIENT)));
+    const waits = held.map(({ key }) => waiting.acquire(key, PATIENT));
     for (const lock of held) await lock.release();
     for (const lock of await Promise.all(waits)) expect(await lock.release()).toBe(true);
   });

@@ -27,13 +27,14 @@ export const b14: Bench<Locking, Locking, LockingReply> = {
   timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'etcd' || store === 'zookeeper',
   cases: ({ profile, isQuick }) => {
-    const forMs = isQuick ? 1_000 : 4_000;
+    const rounds = isQuick ? 2 : ROUNDS;
+    const crowds = CROWDS.map((crowd) => ({ ...crowd, hasOneKey: true, forMs: isQuick ? 1_000 : 4_000 }));
     // The peer does not wait, so there is nothing to tune.
-    return (profile === 'tuned' ? [] : CASES).map((one) => ({ ...one, forMs }));
+    return profile === 'tuned' ? [] : [{ ...ALONE, rounds }, ...crowds];
   },
+  // The code of all contenders is compiled by then, however much of it there is.
+  warmUp: (workers, oneCase) => workers.askAll({ ...oneCase, forMs: oneCase.rounds ? 15_000 : 4_000 }),
   async measure(workers, oneCase) {
-    // The code of all contenders is compiled by then, however much of it there is.
-    await workers.askAll({ ...oneCase, forMs: WARM_UP_MS });
     const replies = await workers.askAll(oneCase);
     const { perSecond, ...rest } = figuresOf(
       replies.flatMap(({ tookMs }) => tookMs),
@@ -44,11 +45,11 @@ export const b14: Bench<Locking, Locking, LockingReply> = {
   work: (session) => (request) => callFor(session, request),
 };
 
-const WARM_UP_MS = 4_000;
-const CASES = [
-  { name: 'alone', processes: 1, callers: 1, hasOneKey: false },
-  { name: '64 callers of one key', processes: 1, callers: 64, hasOneKey: true },
-  { name: '4 processes, 16 callers each, of one key', processes: 4, callers: 16, hasOneKey: true },
+const ROUNDS = 20;
+const ALONE = { name: 'alone', processes: 1, callers: 1, hasOneKey: false, forMs: 500 };
+const CROWDS = [
+  { name: '64 callers of one key', processes: 1, callers: 64 },
+  { name: '4 processes, 16 callers each, of one key', processes: 4, callers: 16 },
 ];
 
 async function callFor(session: Session, { callers, hasOneKey, forMs }: Locking): Promise<LockingReply> {
