@@ -1,3 +1,4 @@
+import { keepCoresAwake } from './awake-cores.js';
 import type { Bench } from './bench.js';
 import type { BenchStores } from './bench-stores.js';
 import { type Contender, profilesOf } from './contender.js';
@@ -68,6 +69,7 @@ async function* inRounds(
   const store = runs[0]?.contender.store;
   if (store === undefined) return;
   const cleaned = await stores.clean(store);
+  const endSpinning = runs[0]?.isPinned ? keepCoresAwake() : undefined;
   const opened = runs.map((run) => ({ run, contender: new ContenderRun(run) }));
   try {
     for (const { contender } of opened) await contender.open(cleaned);
@@ -82,6 +84,7 @@ async function* inRounds(
     }
   } finally {
     for (const { contender } of opened) await contender.close();
+    await endSpinning?.();
   }
 }
 

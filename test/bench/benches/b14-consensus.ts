@@ -8,6 +8,8 @@ interface Locking extends Case {
   readonly callers: number;
   readonly hasOneKey: boolean;
   readonly forMs: number;
+  /** The code of all contenders is compiled by then, however much of it there is. */
+  readonly warmUpMs: number;
 }
 
 interface LockingReply {
@@ -27,13 +29,15 @@ export const b14: Bench<Locking, Locking, LockingReply> = {
   timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'etcd' || store === 'zookeeper',
   cases: ({ profile, isQuick }) => {
-    const rounds = isQuick ? 2 : ROUNDS;
-    const crowds = CROWDS.map((crowd) => ({ ...crowd, hasOneKey: true, forMs: isQuick ? 1_000 : 4_000 }));
     // The peer does not wait, so there is nothing to tune.
-    return profile === 'tuned' ? [] : [{ ...ALONE, rounds }, ...crowds];
+    if (profile === 'tuned') return [];
+    const forMs = isQuick ? 1_000 : 4_000;
+    return [
+      { ...ALONE, ...(isQuick && { rounds: 2, warmUpMs: forMs }) },
+      ...CROWDS.map((crowd) => ({ ...crowd, hasOneKey: true, forMs, warmUpMs: forMs })),
+    ];
   },
-  // The code of all contenders is compiled by then, however much of it there is.
-  warmUp: (workers, oneCase) => workers.askAll({ ...oneCase, forMs: oneCase.rounds ? 15_000 : 4_000 }),
+  warmUp: (workers, oneCase) => workers.askAll({ ...oneCase, forMs: oneCase.warmUpMs }),
   async measure(workers, oneCase) {
     const replies = await workers.askAll(oneCase);
     const { perSecond, ...rest } = figuresOf(
@@ -45,8 +49,10 @@ export const b14: Bench<Locking, Locking, LockingReply> = {
   work: (session) => (request) => callFor(session, request),
 };
 
-const ROUNDS = 20;
-const ALONE = { name: 'alone', processes: 1, callers: 1, hasOneKey: false, forMs: 500 };
+const ALONE = {
+  ...{ name: 'alone', processes: 1, callers: 1, hasOneKey: false },
+  ...{ rounds: 30, forMs: 500, warmUpMs: 40_000 },
+};
 const CROWDS = [
   { name: '64 callers of one key', processes: 1, callers: 64 },
   { name: '4 processes, 16 callers each, of one key', processes: 4, callers: 16 },

@@ -1,25 +1,35 @@
+const LENGTH_BYTES = 4;
+/** Most messages fit. */
+const FIRST_CAPACITY = 256;
+
 /** Writes values in the encoding of ZooKeeper's protocol, which is called Jute. */
 export class JuteWriter {
-  readonly #parts: Buffer[] = [];
+  #bytes = Buffer.allocUnsafe(FIRST_CAPACITY);
+  #length = LENGTH_BYTES;
 
   int(value: number): this {
-    const bytes = Buffer.allocUnsafe(4);
-    bytes.writeInt32BE(value);
-    return this.#add(bytes);
+    const at = this.#reserve(4);
+    this.#bytes.writeInt32BE(value, at);
+    return this;
   }
 
   long(value: bigint): this {
-    const bytes = Buffer.allocUnsafe(8);
-    bytes.writeBigInt64BE(value);
-    return this.#add(bytes);
+    const at = this.#reserve(8);
+    this.#bytes.writeBigInt64BE(value, at);
+    return this;
   }
 
   bool(value: boolean): this {
-    return this.#add(Buffer.of(value ? 1 : 0));
+    const at = this.#reserve(1);
+    this.#bytes.writeUInt8(value ? 1 : 0, at);
+    return this;
   }
 
   bytes(value: Buffer): this {
-    return this.int(value.length).#add(value);
+    this.int(value.length);
+    const at = this.#reserve(value.length);
+    value.copy(this.#bytes, at);
+    return this;
   }
 
   text(value: string): this {
@@ -28,15 +38,20 @@ export class JuteWriter {
 
   /** Everything that was written, after its length. */
   toFrame(): Buffer {
-    const length = this.#parts.reduce((sum, part) => sum + part.length, 0);
-    const header = Buffer.allocUnsafe(4);
-    header.writeInt32BE(length);
-    return Buffer.concat([header, ...this.#parts], length + 4);
+    this.#bytes.writeInt32BE(this.#length - LENGTH_BYTES);
+    return this.#bytes.subarray(0, this.#length);
   }
 
-  #add(part: Buffer): this {
-    this.#parts.push(part);
-    return this;
+  /** Makes room at the end, and returns where it begins. */
+  #reserve(count: number): number {
+    const at = this.#length;
+    this.#length += count;
+    if (this.#length > this.#bytes.length) {
+      const written = this.#bytes;
+      this.#bytes = Buffer.allocUnsafe(2 * this.#length);
+      written.copy(this.#bytes, 0, 0, at);
+    }
+    return at;
   }
 }
 
