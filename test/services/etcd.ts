@@ -10,7 +10,7 @@ import { startServer } from './start-server.js';
 /** Elections are quick, so a member that is gone is replaced soon. The shortest lease stays at a second. */
 const QUICK_ELECTIONS = ['--heartbeat-interval=50', '--election-timeout=500'];
 
-/** Starts a private etcd of one member. It keeps its data in its folder, but does not wait for the disk. */
+/** Starts a private etcd of one member. It keeps its data in its folder, and waits for the disk: etcd 3.4 cannot do without. */
 export async function startEtcd(options: ServiceOptions = {}, scheme?: 'https'): Promise<Service> {
   const peer = `http://127.0.0.1:${await freePort()}`;
   return startEtcdMember({ name: 'etcd', peer, cluster: `etcd=${peer}`, scheme }, options);
