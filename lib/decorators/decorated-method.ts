@@ -18,6 +18,7 @@ interface MethodTarget {
 
 /** Names a decorator and its method in error texts and logs: `@Locked on Orders.pay`. A class itself has no `name`. */
 export function describeMethod(decorator: string, target: object, name: string | symbol | undefined): string {
+  if (isStandardContext(name)) return `@${decorator} on ${String(name.name)}`;
   const className = typeof target === 'function' ? target.name : target.constructor.name;
   return name === undefined
     ? `@${decorator} on the class ${className}`
@@ -71,6 +72,10 @@ export function countParameters(method: Method): number | undefined {
   return method.length;
 }
 
+/** What a compiler without `experimentalDecorators` passes to a decorator in place of a name. */
+const isStandardContext = (name: unknown): name is { readonly name: string | symbol } =>
+  typeof name === 'object' && name !== null && 'kind' in name && 'name' in name;
+
 /** What TypeScript passes to a decorator. A class itself has no `name`. */
 interface DecoratorTarget {
   readonly target: object;
@@ -80,7 +85,13 @@ interface DecoratorTarget {
 
 /** @throws LockConfigError unless the decorator is on an instance method that is no generator */
 export function requireMethod(location: string, decorated: DecoratorTarget): Method {
-  const { target, descriptor } = decorated;
+  const { target, name, descriptor } = decorated;
+  if (isStandardContext(name)) {
+    throw new LockConfigError(
+      `${location}: expected a decorator as TypeScript has them with experimentalDecorators, got a standard one. Set ` +
+        `experimentalDecorators: true in the tsconfig.json that your compiler or test runner reads.`,
+    );
+  }
   const method: unknown = descriptor?.value;
   if (typeof target === 'function' || typeof method !== 'function') {
     const found = describeTarget(decorated);

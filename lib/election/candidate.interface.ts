@@ -44,7 +44,8 @@ export interface Candidate {
    */
   resign(): Promise<void>;
   /**
-   * Resigns and leaves the election for good: after this, `join` returns another candidate, with the same lease. Settles like
+   * Resigns and leaves the election for good: after this, `join` returns another candidate. Pass a lease again that `join` had
+   * set. Settles like
    * {@link resign}.
    */
   leave(): Promise<void>;

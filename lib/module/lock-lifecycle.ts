@@ -7,7 +7,6 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import type { DiscoveryService, LazyModuleLoader, ModulesContainer } from '@nestjs/core';
-import { SchedulerRegistry } from '@nestjs/schedule';
 import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
 import { withEnhancers } from '../decorators/find-methods.js';
@@ -168,15 +167,20 @@ export class LockLifecycle
 
   /** With two services under one token, Nest would inject whichever it finds first. */
   #throwIfDuplicate(): void {
-    const { name, discovery } = this.#parts;
-    const providers = discovery.getProviders().map(({ instance }) => instance as unknown);
-    const all = providers.filter((instance) => isLifecycle(instance, name));
+    const { name } = this.#parts;
+    const all = this.#lifecycles().filter((lifecycle) => lifecycle[LIFECYCLE].name === name);
     if (all.length < 2) return;
     const tests = all.filter((lifecycle) => lifecycle[LIFECYCLE].isTest);
     const isMixed = tests.length > 0 && tests.length < all.length;
     throw new LockConfigError(
       isMixed ? testingBesideModuleMessage(all.length) : duplicateModuleMessage(name, all.length),
     );
+  }
+
+  /** Those of all lock modules. */
+  #lifecycles(): readonly LockLifecycle[] {
+    const providers = this.#parts.discovery.getProviders().map(({ instance }) => instance as unknown);
+    return providers.filter(isLifecycle);
   }
 
   #checkLockedKinds(): void {
@@ -192,12 +196,16 @@ export class LockLifecycle
 
   #registerJobs(): void {
     const { name, options, runner, discovery } = this.#parts;
-    const scheduler = options.isTest ? undefined : new NestScheduler(discovery);
+    const { isTest } = options;
+    const scheduler = new NestScheduler(discovery);
     const overrides = new JobOverrides(options.jobs);
-    const jobs = registerJobs(discovery, runner, { moduleName: name, scheduler, overrides });
-    if (jobs.length > 0 && scheduler && !hasScheduler(discovery))
-      this.#logger.warn(missingSchedulerWarning(jobs.map(({ key }) => key)));
-    if (!scheduler || !hasScheduler(discovery)) return;
+    const jobs = registerJobs(discovery, runner, { moduleName: name, scheduler, overrides, isTest });
+    const keys = jobs.map(({ key }) => key);
+    // In a test, all lock modules have the same options, and a job belongs to one of them.
+    if (!isTest || this.#lifecycles().length === 1) overrides.throwIfUnused(keys);
+    if (isTest) return;
+    if (keys.length > 0 && !scheduler.exists) this.#logger.warn(missingSchedulerWarning(keys));
+    if (!scheduler.exists) return;
     for (const { location, decorator } of findUnguardedJobs(discovery, name))
       this.#logger.warn(unguardedJobWarning(location, decorator));
   }
@@ -230,11 +238,5 @@ export class LockLifecycle
 }
 
 /** Checks with `in` first: a strict proxy throws when an unknown property is read. */
-const isLifecycle = (value: unknown, name: string | undefined): value is LockLifecycle =>
-  typeof value === 'object' &&
-  value !== null &&
-  LIFECYCLE in value &&
-  (value as LockLifecycle)[LIFECYCLE].name === name;
-
-const hasScheduler = (discovery: DiscoveryService) =>
-  discovery.getProviders().some(({ instance }) => instance instanceof SchedulerRegistry);
+const isLifecycle = (value: unknown): value is LockLifecycle =>
+  typeof value === 'object' && value !== null && LIFECYCLE in value;

@@ -12,6 +12,7 @@ import {
   requireTextName,
 } from '../decorators/decorated-method.js';
 import { injectProperty, readProperty } from '../decorators/injected-property.js';
+import { ELECTION_METADATA, type ElectionMetadata } from '../election/election.decorators.js';
 import type { CronRun } from './job.js';
 import { type JobRunner, getJobRunnerPropertyToken } from './job-runner.js';
 import { type SingletonCronOptions, checkSingletonCronOptions } from './singleton-cron.options.js';
@@ -62,9 +63,12 @@ export function SingletonCron(
     if (expression !== undefined && typeof expression !== 'string')
       throw wrongArgumentError(location, expression);
     checkSingletonCronOptions(options, location);
-    if (readMethodMetadata(SINGLETON_CRON_METADATA, { target, name, method: original }).length > 0) {
+    const decorated = { target, name, method: original };
+    if (readMethodMetadata(SINGLETON_CRON_METADATA, decorated).length > 0) {
       throw new LockConfigError(`${location}: expected it once on a method, found it twice. Remove one.`);
     }
+    const elections = readMethodMetadata<ElectionMetadata>(ELECTION_METADATA, decorated);
+    if (elections.some(({ value }) => value.kind === 'only')) throw leaderBelowError(location);
     const token = injectProperty(target, getJobRunnerPropertyToken(options.service), location);
 
     const guard: SingletonCronGuard = { options, expression, isGivenUndefined };
@@ -93,6 +97,12 @@ function schedule(expression: string, { timeZone }: SingletonCronOptions, locati
   }
   return Cron(expression, timeZone === undefined ? {} : { timeZone });
 }
+
+const leaderBelowError = (location: string) =>
+  new LockConfigError(
+    `${location}: expected no @LeaderOnly below it: a replica that does not lead would claim the tick and not run it. Use the ` +
+      `option leader instead: @SingletonCron({ leader: 'mailer' }).`,
+  );
 
 export const multipleSchedulesError = (location: string) =>
   new LockConfigError(

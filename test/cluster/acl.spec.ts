@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { Cluster } from 'ioredis';
 import { afterEach, describe, expect, it } from 'vitest';
 import { redisBackend, redlockBackend } from '../../lib/backends/redis/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
@@ -6,6 +7,7 @@ import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import { Elections } from '../../lib/election/elections.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { askRedis } from '../services/ask-redis.js';
+import { RedisCluster } from '../services/redis-cluster.js';
 import { startRedisQuorum } from '../services/redis-quorum.js';
 import { startRedis } from '../services/redis-server.js';
 import { onceReachable } from '../support/once-reachable.js';
@@ -57,10 +59,25 @@ async function quorum(): Promise<[LockBackend, readonly string[]]> {
   return [redlockBackend({ clients: servers.map(({ port }) => asApp(port)) }), servers.map(({ url }) => url)];
 }
 
+async function cluster(): Promise<[LockBackend, readonly string[]]> {
+  const nodes = await RedisCluster.start();
+  ends.push(() => nodes.stop());
+  const urls = nodes.services.map(({ url }) => url);
+  for (const url of urls) await allow(url, documentedRules('a Cluster'));
+  const { username, password } = asApp(0).options;
+  const client = new Cluster([...nodes.addresses], {
+    redisOptions: { username, password },
+    lazyConnect: true,
+  });
+  ends.push(() => client.disconnect());
+  return [redisBackend({ client }), urls];
+}
+
 describe('a user with the documented ACL', () => {
   it.each([
     ['on one server', single],
     ['in a quorum', quorum],
+    ['in a Cluster', cluster],
   ] as const)(
     'may do everything %s',
     async (_, start) => {

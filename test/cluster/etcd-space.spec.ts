@@ -6,6 +6,7 @@ import { keysOf, put, read } from '../../lib/backends/etcd/rpc/operations.js';
 import type { AcquireResult } from '../../lib/core/backend-results.js';
 import { systemClock } from '../../lib/core/clock.js';
 import { LockUnavailableError } from '../../lib/core/errors.js';
+import type { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import { delay } from '../../lib/core/real-timers.js';
 import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import { etcdctl, startEtcd } from '../services/etcd.js';
@@ -69,6 +70,9 @@ it('a full etcd keeps held locks, refuses a new process with a clear error, and 
       await delay(200);
     }
   };
+  const withJob = bareLocks({ backend: ours, namespace: 'space' });
+  const tick = { tickMs: Date.now(), maxEarlyMs: 60_000, staleAfterMs: 60_000 };
+  const job = (await withJob.jobs.claimTick('job', { tick })) as LockHandle;
   let isFull = false;
   await Promise.all([renewUntil(() => isFull), fill().finally(() => (isFull = true))]);
 
@@ -83,6 +87,11 @@ it('a full etcd keeps held locks, refuses a new process with a clear error, and 
 
   expect((await theirs.inspect('held', TIMEOUT_MS))?.holder).toBe(held.holder);
   expect((await ours.execute({ release: [held] }, TIMEOUT_MS)).release[0]?.kind).toBe('released');
+
+  // Otherwise it would be run again.
+  job.endRun();
+  expect(await job.release()).toBe(true);
+  expect(await withJob.jobs.claimTick('job', { tick })).toMatchObject({ kind: 'refused', reason: 'claimed' });
 
   await makeSpace();
   await (await locks.acquire('other')).release();

@@ -221,12 +221,18 @@ it('an entry whose deletion ZooKeeper has lost is deleted again, and no other on
   const acl = [{ permissions: 31, scheme: 'world', id: 'anyone' }];
   await connection!.send(create({ path: bucket, data: Buffer.alloc(0), kind: 'container', acl }));
   const data = encodeValue(valueOf(createAcquireRequest(ghost), true));
-  const path = zookeeperKeys.lock(ghost.key, ghost.holder);
-  await connection!.send(create({ path, data, kind: 'ephemeralSequential', acl }));
+  const [first] = await readEntries(held.key);
+  // Also an earlier entry of a holder that has another one.
+  for (const { key, holder } of [ghost, held]) {
+    const path = zookeeperKeys.lock(key, holder);
+    await connection!.send(create({ path, data, kind: 'ephemeralSequential', acl }));
+  }
   const theirs = open();
   expect(await acquire(theirs, createAcquisitionId(ghost.key), SHORT_LEASE_MS)).toBe('taken');
   proxy.resetAll();
   await untilGranted(theirs, ghost.key);
+  await until(async () => (await readEntries(held.key)).length === 1);
+  expect(await readEntries(held.key)).toEqual([first]);
   expect(await acquire(theirs, createAcquisitionId(held.key), SHORT_LEASE_MS)).toBe('taken');
 });
 

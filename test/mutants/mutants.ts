@@ -2221,7 +2221,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'an interval that is none fires each ms',
-    file: 'lib/schedule/registry/job.explorer.ts',
+    file: 'lib/schedule/registry/declared-schedule.ts',
     find: `if (interval) checkDelay(location, '@Interval', interval.timeout, 1);`,
     replace: ``,
     specs: ['test/nest/singleton-cron'],
@@ -2329,9 +2329,16 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a claim of a tick whose result was lost is not repeated',
     file: 'lib/core/leases/acquirer.ts',
-    find: `if (!isTooLate) [result, sentAt] =`,
-    replace: `if (false) [result, sentAt] =`,
+    find: `if (!isTooLate) {`,
+    replace: `if (false) {`,
     specs: ['test/unit/core'],
+  },
+  {
+    title: 'a claim is withdrawn for as long as its repetition may last, although that was never sent',
+    file: 'lib/core/leases/acquirer.ts',
+    find: 'if (at.monotonicMs > sentAt.monotonicMs) sentAt = at;',
+    replace: 'sentAt = at;',
+    specs: ['test/unit/core/claim-tick'],
   },
   {
     title: 'a request overtakes the unfinished one of its key over another lane',
@@ -4813,4 +4820,41 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-lists'],
   },
   ...zookeeperMutants,
+  {
+    title: 'the first transaction lock of a process reads the index of the table before it waits',
+    file: 'lib/backends/typeorm/rows/transaction-lock.ts',
+    find: `    await withWaitLimit(manager, waitMs, () => manager.query(lockRowSql(inSql), [bytes]));
+`,
+    replace: `    await checkKeyOnce(manager, inSql);
+    await withWaitLimit(manager, waitMs, () => manager.query(lockRowSql(inSql), [bytes]));
+`,
+    specs: ['test/resource/transaction-lock'],
+  },
+  {
+    title: 'a quorum of clients with different key prefixes is accepted',
+    file: 'lib/backends/redis/quorum/redlock-options.ts',
+    find: 'if (prefixes.size > 1) {',
+    replace: 'if (prefixes.size > 9) {',
+    specs: ['test/unit/backends/redis/quorum/redlock-options'],
+  },
+  {
+    title: '@LeaderOnly below @SingletonCron uses up ticks',
+    file: 'lib/schedule/singleton-cron.decorator.ts',
+    find: "value.kind === 'only'",
+    replace: 'value.kind === undefined',
+    specs: ['test/nest/singleton-cron.spec'],
+  },
+  {
+    title: 'etcd without space stores the claim of a tick, but not its end',
+    file: 'lib/backends/etcd/ticks/run-records.ts',
+    find: `    const write = transaction([isUnchanged(this.#keyspace.tick(key), revision)], operations);
+    const request = { compare: [], success: [write] };
+    const { responses } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
+    return responses[0]?.response_txn?.succeeded ?? false;
+`,
+    replace: `    const request = { compare: [isUnchanged(this.#keyspace.tick(key), revision)], success: operations };
+    return (await this.#connection.call('KV.Txn', request, deadline.leftMs)).succeeded;
+`,
+    specs: ['test/cluster/etcd-space'],
+  },
 ];

@@ -337,8 +337,15 @@ export const zookeeperMutants: readonly Mutant[] = [
   {
     title: 'zookeeper: a lock that is held is taken for one whose deletion was lost',
     file: 'lib/backends/zookeeper/locks/unknown-entries.ts',
-    find: 'entry !== undefined && !ownEntries.find(entry)',
+    find: 'entry !== undefined && !isKnown(ownEntries.find(entry), path)',
     replace: 'entry !== undefined',
+    specs: ['test/cluster/zookeeper-own-entries'],
+  },
+  {
+    title: 'zookeeper: an entry whose deletion was lost stays if its holder has another one',
+    file: 'lib/backends/zookeeper/locks/unknown-entries.ts',
+    find: 'own !== undefined && (own.path === undefined || own.path === path)',
+    replace: 'own !== undefined',
     specs: ['test/cluster/zookeeper-own-entries'],
   },
   {

@@ -273,6 +273,11 @@ describe('@Locked refuses when the class is defined', () => {
       /@Locked on the class OrderService: .*Put it on a method/,
     ],
     ['a static property', [OrderService, 'buy', undefined], /@Locked on OrderService\.buy: .*static/],
+    [
+      'a method, by a compiler with standard decorators',
+      [async () => undefined, { kind: 'method', name: 'pay', static: false }],
+      /^@Locked on pay: .*got a standard one\. Set experimentalDecorators: true/,
+    ],
   ])('%s', (_, place, message) => {
     const decorate = Locked('key') as (...args: unknown[]) => void;
     expect(() => decorate(...place)).toThrow(LockConfigError);

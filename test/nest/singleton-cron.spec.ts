@@ -9,6 +9,7 @@ import {
   CronRuns,
   DistributedLockModule,
   type GuardedTick,
+  LeaderOnly,
   LockConfigError,
   type LockEventMessage,
   LockService,
@@ -497,6 +498,19 @@ describe('@SingletonCron refuses when the class is defined', () => {
       }
       return Twice;
     }).toThrow(/found it twice/);
+  });
+
+  it('@LeaderOnly below, which would use up the tick where nobody leads', () => {
+    expect(() => {
+      class Led {
+        @SingletonCron(EACH_SECOND)
+        @LeaderOnly('mailer')
+        async job(): Promise<string | undefined> {
+          return 'ran';
+        }
+      }
+      return Led;
+    }).toThrow(/@SingletonCron on Led\.job: expected no @LeaderOnly below it: .*the option leader/);
   });
 
   it.each([

@@ -1,7 +1,7 @@
 import { type Server, createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Inject, Injectable, Module } from '@nestjs/common';
-import { Cron, Interval } from '@nestjs/schedule';
+import { Cron, Interval, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
 import { redisBackend } from '../../lib/backends/redis/index.js';
@@ -242,6 +242,29 @@ describe('overrideModule(DistributedLockModule)', () => {
     control.reconnect();
     await app.close();
     expect(dialled).toBe(0);
+  });
+
+  it('applies options of jobs to the module that has the job, and to the timers of ScheduleModule', async () => {
+    @Module({
+      imports: [
+        ScheduleModule.forRoot(),
+        DistributedLockModule.forRoot({ backend: memoryBackend() }),
+        DistributedLockModule.forRoot({ name: 'local', backend: memoryBackend() }),
+      ],
+      providers: [Jobs],
+    })
+    class TwoModules {}
+    const app = await Test.createTestingModule({ imports: [TwoModules] })
+      .overrideModule(DistributedLockModule)
+      .useModule(LockTestingModule.forRoot({ jobs: { weekly: { cronTime: '0 4 * * 2' } } }))
+      .compile();
+    await app.init();
+    const times = [...app.get(SchedulerRegistry).getCronJobs().values()].map(
+      ({ cronTime }) => cronTime.source,
+    );
+    expect(times).toContain('0 4 * * 2');
+    expect(times).not.toContain('0 3 * * 1');
+    await app.close();
   });
 
   it('is not replaced by an import of LockTestingModule beside a module with the same name', async () => {

@@ -21,7 +21,10 @@ export async function clusterAdvice(
     // A proxy may not let it through.
     connection.call('Maintenance.Status', {}, timeoutMs).catch(() => ({ version: '' })),
   ]);
-  const advice = [...sizeAdvice(members.length), ...versionAdvice(version)];
+  const advice = [
+    ...sizeAdvice(members.filter(({ isLearner }) => !isLearner).length),
+    ...versionAdvice(version),
+  ];
   return advice.length > 0 ? advice.join(' ') : undefined;
 }
 

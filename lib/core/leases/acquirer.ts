@@ -70,7 +70,12 @@ export class Acquirer {
     if (mayStillTakeEffect(result)) {
       const tookMs = this.#parts.clock.monotonicMs() - sentAt.monotonicMs;
       const isTooLate = isStoreTimeout(result) && tookMs >= timeoutOf(params) / 2;
-      if (!isTooLate) [result, sentAt] = await this.#claimOnce(params);
+      if (!isTooLate) {
+        const [again, at] = await this.#claimOnce(params);
+        result = again;
+        // It may never have been sent, unlike the first.
+        if (at.monotonicMs > sentAt.monotonicMs) sentAt = at;
+      }
       if (result.kind !== 'granted') this.#withdraw(params, sentAt);
     }
     return this.#resultOf(params, result, sentAt);

@@ -20,9 +20,10 @@ import { type MethodSchedule, type NestScheduler, isScheduled, readSchedule } fr
 
 interface JobParts {
   readonly moduleName: string | undefined;
-  /** `undefined` under `LockTestingModule`: all jobs then count as firing unless they are disabled. */
-  readonly scheduler: NestScheduler | undefined;
+  readonly scheduler: NestScheduler;
   readonly overrides: JobOverrides;
+  /** Under `LockTestingModule`, all jobs count as firing unless they are disabled. */
+  readonly isTest: boolean;
 }
 
 /**
@@ -60,12 +61,11 @@ export function registerJobs(
       warnedKeys.add(job.key);
       logger.warn(multipleInstancesWarning(job.key, found));
     }
-    if (parts.scheduler && isOwnDate(readSchedule(found.method))) logger.warn(ownDateWarning(location));
+    if (!parts.isTest && isOwnDate(readSchedule(found.method))) logger.warn(ownDateWarning(location));
     methods.set(job.key, found);
     runner.register({ instance: found.instance, method: found.name, guard: found.guard }, job);
     jobs.push(job);
   }
-  parts.overrides.throwIfUnused([...methods.keys()]);
   return jobs;
 }
 
@@ -112,7 +112,7 @@ const hiddenScheduleError = (location: string) =>
       `@SingletonCron, or @Cron or @Interval above it, or let it copy the metadata.`,
   );
 
-function createJob(found: GuardedMethod, { scheduler, overrides }: JobParts): Job {
+function createJob(found: GuardedMethod, { scheduler, overrides, isTest }: JobParts): Job {
   const { instance, name, location, guard } = found;
   const { key: givenKey, timeZone: _, service: __, ...declaredOptions } = guard.options;
   const declared = readSchedule(found.method);
@@ -120,8 +120,9 @@ function createJob(found: GuardedMethod, { scheduler, overrides }: JobParts): Jo
   const key = givenKey ?? declaredName(found, declared) ?? defaultKey(found);
   const declaredJob = { key, location, schedule: declared, options: declaredOptions };
   const { schedule, options, isDisabled } = overrides.apply(declaredJob);
-  const timers = scheduler?.timersOf(instance, name);
-  if (schedule.cron && schedule.cron !== declared.cron) timers?.replaceCron(schedule.cron);
+  const methodTimers = scheduler.timersOf(instance, name);
+  if (schedule.cron && schedule.cron !== declared.cron) methodTimers.replaceCron(schedule.cron);
+  const timers = isTest ? undefined : methodTimers;
   const source = schedule.cron === declared.cron ? '' : ` with jobs['${key}'] of the module`;
   const readPlan = createPlanReader(schedule, location + source);
   return {

@@ -54,6 +54,11 @@ export class NestScheduler {
     this.#methods = this.#orchestrators.length === 0 ? [] : [...findScheduledMethods(discovery)];
   }
 
+  /** Whether a `ScheduleModule` is imported, of any copy of `@nestjs/schedule`. */
+  get exists(): boolean {
+    return this.#orchestrators.length > 0;
+  }
+
   timersOf(instance: object, method: string): MethodTimers {
     const own = this.#methods.filter((each) => each.instance === instance && each.method === method);
     const kind = own[0]?.kind ?? 'cronJobs';

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { LockHandle } from '../../../lib/core/leases/lock-handle.js';
-import { lockFixture } from './lock-fixture.js';
+import { SettableClock } from '../../../lib/testing/settable-clock.js';
+import { ScriptedBackend } from '../scripted-backend.js';
+import { lockFixture, locksOn } from './lock-fixture.js';
 
 const tickNow = (wallMs: number) => ({ tickMs: wallMs, maxEarlyMs: 500, staleAfterMs: 60_000 });
 
@@ -43,6 +45,24 @@ describe('the claim of a tick', () => {
     await clock.advance(0);
     expect(backend.count('release')).toBe(1);
     expect(running.isValid()).toBe(true);
+  });
+
+  it('is withdrawn until the lease of the first claim ends, also when the retry waited for a lane in vain', async () => {
+    const clock = new SettableClock();
+    const backend = Object.assign(new ScriptedBackend({ clock }), { lanes: 1, maxBatchSize: 1 });
+    const ours = locksOn(backend);
+    // The process has run for longer than a lease.
+    await clock.advance(300_000);
+    backend.next('acquire', { delayRequestMs: 1, loseAnswer: true });
+    backend.next('acquire', { delayAnswerMs: 15_000 });
+    const claiming = ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    await clock.advance(0);
+    const other = ours.acquire('other', { waitMs: 60_000 }).catch(() => undefined);
+    await clock.advance(6_000);
+    expect(await claiming).toMatchObject({ kind: 'unknown' });
+    await clock.advance(14_000);
+    await other;
+    expect(await backend.inspect('lock/job:job')).toBeNull();
   });
 
   it('is unknown if the store does not answer', async () => {

@@ -120,7 +120,7 @@ const ETCD = {
   AuthenticateResponse: message({ token: ['string', 2] }),
   MemberListRequest: message({}),
   MemberListResponse: message({ members: ['Member[]', 2] }),
-  Member: message({ ID: ['uint64', 1] }),
+  Member: message({ ID: ['uint64', 1], isLearner: ['bool', 5] }),
   StatusRequest: message({}),
   StatusResponse: message({ version: ['string', 2] }),
 };

@@ -110,7 +110,7 @@ export interface UnaryMethods {
   ];
   'Lease.LeaseTimeToLive': [LeaseRequest, LeaseReply];
   'Auth.Authenticate': [{ readonly name: string; readonly password: string }, { readonly token: string }];
-  'Cluster.MemberList': [object, { readonly members: readonly object[] }];
+  'Cluster.MemberList': [object, { readonly members: readonly { readonly isLearner: boolean }[] }];
   'Maintenance.Status': [object, { readonly version: string }];
 }
 

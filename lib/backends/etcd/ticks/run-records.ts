@@ -4,6 +4,7 @@ import { type TickRecord, encodeTickRecord } from '../../../core/tick-record.js'
 import type { Keyspace } from '../keyspace.js';
 import type { StoredLock } from '../locks/stored-lock.js';
 import type { EtcdConnection } from '../rpc/etcd-connection.js';
+import type { RequestOp } from '../rpc/messages.js';
 import { type Deadline, deadlineIn } from '../../../core/requests/deadline.js';
 import { isUnchanged, put, remove, transaction, wasCreatedAt } from '../rpc/operations.js';
 import { type TickSnapshot, readSnapshot } from './tick-snapshot.js';
@@ -33,12 +34,9 @@ export class RunRecords {
       const ended = { ...rest, attempt: 0, aliveUntilMs: Math.floor(systemClock.wallMs()) };
       const release =
         held && transaction([wasCreatedAt(held.name, held.createRevision)], [remove({ key: held.name })]);
-      const request = {
-        compare: [isUnchanged(this.#keyspace.tick(key), revision)],
-        success: [put(this.#keyspace.tick(key), encodeTickRecord(ended)), ...(release ? [release] : [])],
-      };
-      const { succeeded } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
-      if (succeeded) return true;
+      const write = put(this.#keyspace.tick(key), encodeTickRecord(ended));
+      const operations = release ? [write, release] : [write];
+      if (await this.#writeUnlessChanged(key, { revision, operations, deadline })) return true;
     }
   }
 
@@ -70,17 +68,31 @@ export class RunRecords {
         ...(isReleased ? released : record),
         aliveUntilMs: Math.floor(untilMs),
       };
-      const request = {
-        compare: [isUnchanged(this.#keyspace.tick(key), revision)],
-        success: [put(this.#keyspace.tick(key), encodeTickRecord(alive))],
-      };
-      if ((await this.#connection.call('KV.Txn', request, deadline.leftMs)).succeeded) return;
+      const operations = [put(this.#keyspace.tick(key), encodeTickRecord(alive))];
+      if (await this.#writeUnlessChanged(key, { revision, operations, deadline })) return;
     }
+  }
+
+  /**
+   * In a transaction within another one, as a claim is written: an etcd that has used up its space then accepts both or neither.
+   * If it accepted the claim alone, the tick would run again and again.
+   */
+  async #writeUnlessChanged(key: string, { revision, operations, deadline }: Write): Promise<boolean> {
+    const write = transaction([isUnchanged(this.#keyspace.tick(key), revision)], operations);
+    const request = { compare: [], success: [write] };
+    const { responses } = await this.#connection.call('KV.Txn', request, deadline.leftMs);
+    return responses[0]?.response_txn?.succeeded ?? false;
   }
 
   #read(key: string, deadline: Deadline): Promise<TickSnapshot> {
     return readSnapshot(this.#connection, this.#keyspace, key, deadline.leftMs);
   }
+}
+
+interface Write {
+  readonly revision: bigint | string;
+  readonly operations: readonly RequestOp[];
+  readonly deadline: Deadline;
 }
 
 interface AliveUpdate {

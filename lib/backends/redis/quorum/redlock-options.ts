@@ -1,6 +1,7 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import { OptionErrors } from '../../../core/option-errors.js';
-import { type RedisSource, isCluster } from '../redis-source.js';
+import { formatValue } from '../../../core/format.js';
+import { type RedisSource, isCluster, keyPrefixOf } from '../redis-source.js';
 import {
   collectDatabaseErrors,
   collectSourceErrors,
@@ -62,6 +63,12 @@ export function resolveRedlockOptions(options: RedlockOptions): ResolvedRedlockO
   const { maxLeaseMs = DEFAULT_MAX_LEASE_MS, serverLimitMs = MAX_CALL_MS } = options;
   const sources = options.clients.map((client) => (isClient(client) ? { client } : sourceOf(client)));
   for (const source of sources) collectTopologyErrors(errors, source);
+  const prefixes = new Set(sources.map(keyPrefixOf));
+  if (prefixes.size > 1) {
+    errors.add(
+      `expected clients to have the same keyPrefix, got ${[...prefixes].map(formatValue).join(' and ')}`,
+    );
+  }
   errors.throwIfAny('Wrong redlockBackend() options');
   return { sources, maxLeaseMs, serverLimitMs };
 }

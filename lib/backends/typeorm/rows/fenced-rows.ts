@@ -19,6 +19,8 @@ import {
   copyWhere,
   excludeSoftDeleted,
   isFindOperator,
+  isObject,
+  isOneValue,
   mergeDeep,
 } from './where-conditions.js';
 
@@ -150,9 +152,10 @@ function fencedTableRows(manager: EntityManager, { table, fencingToken }: Fenced
     addConditions(query, where) {
       for (const [index, [name, value]] of Object.entries(where).entries()) {
         checkName('a name in the condition', name);
-        if (isFindOperator(value)) {
+        if (isObject(value) && !isOneValue(value)) {
+          const got = isFindOperator(value) ? 'an operator' : formatValue(value);
           throw new LockConfigError(
-            `Expected where.${name} to be a value, got an operator, which needs an entity.`,
+            `Expected where.${name} to be one value, got ${got}. For more than plain values, use an entity.`,
           );
         }
         query.andWhere(`${query.escape(name)} = :fenced${index}`, { [`fenced${index}`]: value as unknown });

@@ -114,8 +114,9 @@ async function lockTableRow(manager: EntityManager, key: string, { waitMs, table
   // Bytes, because text is sent in the connection's character set, which may lack some characters.
   const bytes = Buffer.from(transactionStoreKey(key), 'utf8');
   try {
-    await checkKeyOnce(manager, inSql);
     await withWaitLimit(manager, waitMs, () => manager.query(lockRowSql(inSql), [bytes]));
+    // After the wait: on MySQL 8, SHOW INDEX is a read, which decides what the transaction sees from then on.
+    await checkKeyOnce(manager, inSql);
   } catch (cause) {
     throw dialect.classifyError(cause) === 'no table' ? missingTableError(inSql, cause) : cause;
   }

@@ -40,7 +40,8 @@ function emptyConditions(
   });
 }
 
-const isOneValue = (value: object) =>
+/** Whether the object is the value of one column: a date, bytes or a list. */
+export const isOneValue = (value: object) =>
   value instanceof Date || ArrayBuffer.isView(value) || Array.isArray(value);
 
 /**

@@ -3,7 +3,7 @@ import { type Keyspace, entryAt } from '../keyspace.js';
 import type { Session } from '../session/session.js';
 import { getEphemerals, remove } from '../wire/operations.js';
 import { CODE, unlessCode } from '../wire/zookeeper-errors.js';
-import type { OwnEntries } from './own-entries.js';
+import type { OwnEntries, OwnEntry } from './own-entries.js';
 
 const TIMEOUT_MS = 5_000;
 
@@ -25,8 +25,12 @@ export async function deleteUnknownEntries(
   if (session.isEnded) return;
   const unknown = paths.filter((path) => {
     const entry = entryAt(path);
-    return entry !== undefined && !ownEntries.find(entry);
+    return entry !== undefined && !isKnown(ownEntries.find(entry), path);
   });
   const deletions = unknown.map((path) => unlessCode(session.send(remove(path)), CODE.noNode));
   await session.await(Promise.all(deletions), deadline);
 }
+
+/** Of an entry whose creation has no reply, the path is not known yet. */
+const isKnown = (own: OwnEntry | undefined, path: string) =>
+  own !== undefined && (own.path === undefined || own.path === path);

@@ -72,6 +72,14 @@ it('a Sentinel group is refused, with the reason', () => {
   }
 });
 
+it('clients with different key prefixes are refused: a list would leave locks out', () => {
+  const clients = ['a:', 'b:', 'a:'].map((keyPrefix) => new Redis({ lazyConnect: true, keyPrefix }));
+  expect(() => redlockBackend({ clients })).toThrow("to have the same keyPrefix, got 'a:' and 'b:'");
+  expect(redlockBackend({ clients: [clients[0]!, clients[2]!, { options: { keyPrefix: 'a:' } }] }).name).toBe(
+    'redlock',
+  );
+});
+
 it('the longest lease is maxLeaseMs, by default a minute', () => {
   expect(redlockBackend({ clients: urls(3), maxLeaseMs: 10_000 }).maxLeaseMs).toBe(10_000);
   expect(redlockBackend({ clients: urls(3) }).maxLeaseMs).toBe(60_000);
