@@ -15,12 +15,7 @@ import { findLocksInContext, findOuterLock, runInLockContext } from './lock-cont
 import { type ListOptions, checkListOptions } from './list-options.js';
 import type { LockInfo, LockList } from './lock-admin.js';
 import type { LockOrder } from './lock-order.js';
-import {
-  type TransactionSource,
-  isInTransaction,
-  recordTransaction,
-  transactionsOf,
-} from './open-transactions.js';
+import { type TransactionSource, recordTransaction, transactionsOf } from './open-transactions.js';
 import {
   type AcquireOptions,
   type LeaseLimits,
@@ -131,10 +126,10 @@ export class Locks {
   }
 
   async withLock<T>(key: LockKey, options: AcquireOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
-    const isInOpenTransaction = isInTransaction(this.#dataSources);
+    const { isInTransaction } = this;
     const lock = await this.#acquire(key, options);
     if (!(lock instanceof ReentrantLock)) {
-      if (isInOpenTransaction)
+      if (isInTransaction)
         this.events.emit('transaction-open', { key: lock.key, fencingToken: lock.eventToken }, lock);
       return await this.runAndRelease(lock, work);
     }
@@ -150,6 +145,11 @@ export class Locks {
   /** Runs the work under a lock that is already held, and releases it. */
   runAndRelease<T>(lock: InternalLock, work: (lock: Lock) => T | Promise<T>): Promise<T> {
     return this.#engine.heldLocks.runAndRelease(lock, () => this.runWithLock(lock, () => work(lock)));
+  }
+
+  /** Whether the caller is in an open transaction: a lock that it acquires now is released before COMMIT. */
+  get isInTransaction(): boolean {
+    return transactionsOf(this.#dataSources).length > 0;
   }
 
   /** Warns of locks that are acquired in an open transaction of this source. Returns a function that ends this. */

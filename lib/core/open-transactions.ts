@@ -54,11 +54,6 @@ export function hasOpenTransaction(lock: object): boolean {
   return false;
 }
 
-/** Whether this asynchronous context runs in a transaction of one of these sources, or of this package. */
-export function isInTransaction(sources: ReadonlySet<TransactionSource>): boolean {
-  return transactionsOf(sources).length > 0;
-}
-
 /** Returns the transactions of these sources, and of this package, in which this asynchronous context runs. */
 export function transactionsOf(sources: ReadonlySet<TransactionSource>): readonly TransactionState[] {
   const found = [...contextTransactionsNow()];

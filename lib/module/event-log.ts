@@ -52,8 +52,8 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
   warnOnce: {
     'transaction-open': ({ key }) =>
       `Lock "${key}" is released before the COMMIT of an open transaction, so the next holder reads old values. Take the lock ` +
-      `first: put @Locked() above @Transactional(), or call withLockedTransaction(dataSource, key, work) outside of ` +
-      `transactions. Further locks like this one are not logged.`,
+      `first: put @Locked() or @SingletonCron() above @Transactional(), or call withLockedTransaction(dataSource, key, work) ` +
+      `outside of transactions. Further locks like this one are not logged.`,
   },
   warnOfStore: {
     unavailable: ({ key, operation, cause }) =>

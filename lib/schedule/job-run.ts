@@ -41,6 +41,7 @@ export function runJob(
   // A date of its own, because the body may change that of the run.
   const event: RunEvent = { job: job.key, tick: new Date(tickMs), fencingToken, attempt };
   locks.events.emit('tick-claimed', { ...event });
+  if (locks.isInTransaction) locks.events.emit('transaction-open', { key: job.key, fencingToken }, lock);
   const origin = { deployKey: job.options.deployKey, planId: job.plan && planIdOf(job.plan) };
   const reportEnd = reportStart(locks, event, { origin, ...reported });
   const endRun = (isInterrupted = false) => {

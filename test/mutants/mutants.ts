@@ -3175,8 +3175,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a lock that is acquired in an open transaction is not noticed',
     file: 'lib/core/locks.ts',
-    find: 'const isInOpenTransaction = isInTransaction(this.#dataSources);',
-    replace: 'const isInOpenTransaction = false;',
+    find: 'const { isInTransaction } = this;',
+    replace: 'const isInTransaction = false;',
     specs: ['test/resource/open-transaction'],
   },
   {

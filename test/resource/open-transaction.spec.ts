@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Injectable } from '@nestjs/common';
+import { Interval } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { Column, DataSource, Entity, type EntityManager, PrimaryColumn } from 'typeorm';
 import {
@@ -19,7 +20,7 @@ import {
   withLockedTransaction,
   withRowLock,
 } from '../../lib/backends/typeorm/index.js';
-import { DistributedLockModule, LockService, Locked } from '../../lib/index.js';
+import { DistributedLockModule, LockService, Locked, SingletonCron } from '../../lib/index.js';
 import { databases, tablesOn } from './databases.js';
 
 @Entity()
@@ -39,6 +40,12 @@ class Tickets {
   @Locked('ticket:{0}')
   async sell(id: number): Promise<number> {
     return Promise.resolve(id);
+  }
+
+  @SingletonCron({ key: 'count' })
+  @Interval(3_600_000)
+  async count(): Promise<string> {
+    return Promise.resolve('counted');
   }
 }
 
@@ -64,6 +71,8 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
       .setLogger({ log: ignore, error: ignore, warn: (text: string) => void warned.push(text) })
       .compile();
     await app.init();
+    // Of a job without a scheduler.
+    warned.splice(0);
     await database.manager.delete(Ticket, { id: 1 });
     await database.manager.insert(Ticket, { id: 1, left: 10 });
   });
@@ -82,6 +91,13 @@ describe.each(databases)('an open transaction around a lock on %s', (connectionN
     ]);
     await transactional(() => app.get(LockService).withLock('other', () => undefined));
     expect(warnings).toHaveLength(1);
+  });
+
+  it('is warned of around a job, whose run would count as ended before COMMIT', async () => {
+    expect(await transactional(() => app.get(Tickets).count())).toBe('counted');
+    expect(warnings).toEqual([
+      expect.stringMatching(/"count" is released before the COMMIT.*@SingletonCron\(\)/),
+    ]);
   });
 
   it('is warned of when a fenced helper writes in it', async () => {
