@@ -34,7 +34,7 @@ class Jobs {
 class EverySecond {
   starts = 0;
 
-  @SingletonCron('* * * * * *', { key: 'every-second', maxRunMs: 50, leaseMs: 100 })
+  @SingletonCron('* * * * * *', { key: 'every-second', maxRunMs: 50, leaseMs: 2_000 })
   async run(): Promise<void> {
     this.starts += 1;
     if (this.starts === 1) await never();

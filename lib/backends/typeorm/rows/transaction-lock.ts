@@ -9,7 +9,7 @@ import { BUILT_IN_LOCK_OPTIONS } from '../../../core/options.js';
 import { lockRowSql } from '../dialects/mysql/mysql-sql.js';
 import { throwIfKeyIsNotUnique } from '../table/primary-key.js';
 import { DEFAULT_TABLE, collectTableErrors, tableOf } from '../table/table-definition.js';
-import { missingTableError } from '../table/table-errors.js';
+import { missingTableError, otherTableError } from '../table/table-errors.js';
 import { type SupportedType, dialectOf } from '../typeorm-options.js';
 import { type Database, dataSourceOf, isInProcess, isInTransaction, isMysql, managerOf } from './database.js';
 import { contentionError, toLockError } from './lock-errors.js';
@@ -118,7 +118,9 @@ async function lockTableRow(manager: EntityManager, key: string, { waitMs, table
     // After the wait: on MySQL 8, SHOW INDEX is a read, which decides what the transaction sees from then on.
     await checkKeyOnce(manager, inSql);
   } catch (cause) {
-    throw dialect.classifyError(cause) === 'no table' ? missingTableError(inSql, cause) : cause;
+    const kind = dialect.classifyError(cause);
+    if (kind === 'no table') throw missingTableError(inSql, cause);
+    throw kind === 'no column' ? otherTableError(inSql, cause) : cause;
   }
 }
 

@@ -27,6 +27,7 @@ const ERROR_KINDS: Readonly<Record<string, ErrorKind>> = {
   1146: 'no table',
   1054: 'no column',
   1176: 'no column', // no primary key
+  1364: 'no column', // one more that needs a value
   1044: 'forbidden',
   1142: 'forbidden',
   1036: 'read only', // table
