@@ -350,15 +350,12 @@ describe('two processes with different lists', () => {
     expect((await acquire(theirs, key)).kind).toBe('unknown');
   });
 
-  it.each([
-    ['database', '/1'],
-    ['key prefix', '/0?keyPrefix=other:'],
-  ])('do not both get a lock if they differ in the %s of one server only', async (_, path) => {
+  it('do not both get a lock if they differ in the database of one server only', async () => {
     const [a, b, c] = await serve(3);
     // The fastest majority of each list has no lock in common with that of the other one.
     const ours = openClients([urlOf(a), urlOf(c), urlOf(b)]);
     expect(await grants(ours)).toBe(true);
-    const theirs = openClients([urlOf(b), urlOf(c, path), urlOf(a)]);
+    const theirs = openClients([urlOf(b), urlOf(c, '/1'), urlOf(a)]);
     await theirs.check!(LIMIT_MS); // From A and B, which are in both lists.
     const key = randomUUID();
     expect((await acquire(ours, key)).kind).toBe('granted');
