@@ -69,7 +69,7 @@ async function* inRounds(
   const store = runs[0]?.contender.store;
   if (store === undefined) return;
   const cleaned = await stores.clean(store);
-  const endSpinning = runs[0]?.isPinned ? keepCoresAwake() : undefined;
+  const endSpinning = runs[0]?.isPinned ? await keepCoresAwake() : undefined;
   const opened = runs.map((run) => ({ run, contender: new ContenderRun(run) }));
   try {
     for (const { contender } of opened) await contender.open(cleaned);
