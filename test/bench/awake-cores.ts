@@ -3,7 +3,7 @@ import { execa } from 'execa';
 import { CONTENDER_CORE, SERVER_CORE } from './pin.js';
 
 /** Ends with the process that started it, however that ends. */
-const SPIN = 'for (const parent = process.ppid; process.ppid === parent;);';
+const SPIN = `while (process.ppid === ${process.pid});`;
 
 /**
  * Keeps the cores of a pinned bench from going idle, by processes that run only while nothing else wants to. An idle core of a
