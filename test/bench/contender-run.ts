@@ -1,5 +1,5 @@
 import type { Bench, BenchContext, Case } from './bench.js';
-import type { BenchStores } from './bench-stores.js';
+import type { Stores } from './contender.js';
 import { CONTENDER_CORE } from './pin.js';
 import type { Result } from './results.js';
 import { WorkerPool } from './worker-pool.js';
@@ -24,12 +24,12 @@ export class ContenderRun {
     this.#run = run;
   }
 
-  /** Never rejects: what fails is the result of {@link measure}. */
-  async open(stores: Awaited<ReturnType<BenchStores['clean']>>): Promise<void> {
+  /** Never rejects: what fails, also the stores, is the result of {@link measure}. */
+  async open(stores: Promise<Stores>): Promise<void> {
     const { bench, contender, profile, oneCase, isPinned } = this.#run;
     const { name, store } = contender;
-    const setting = { profile, leaseMs: bench.leaseMs, waitMs: WAIT_MS, stores };
     try {
+      const setting = { profile, leaseMs: bench.leaseMs, waitMs: WAIT_MS, stores: await stores };
       this.#workers = await WorkerPool.open(
         { bench: bench.name, contender: name, store, setting },
         {

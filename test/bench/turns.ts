@@ -53,7 +53,7 @@ interface RunResult extends Omit<Result, 'turn'> {
 async function* oneByOne(stores: BenchStores, runs: readonly Run[]): AsyncGenerator<RunResult> {
   for (const run of runs) {
     const contender = new ContenderRun(run);
-    await contender.open(await stores.clean(run.contender.store));
+    await contender.open(stores.clean(run.contender.store));
     const result = await contender.measure();
     await contender.close();
     yield { run, round: 0, ...result };
@@ -68,10 +68,10 @@ async function* inRounds(
 ): AsyncGenerator<RunResult> {
   const store = runs[0]?.contender.store;
   if (store === undefined) return;
-  const cleaned = await stores.clean(store);
   const endSpinning = runs[0]?.isPinned ? await keepCoresAwake() : undefined;
   const opened = runs.map((run) => ({ run, contender: new ContenderRun(run) }));
   try {
+    const cleaned = stores.clean(store);
     for (const { contender } of opened) await contender.open(cleaned);
     const failed = new Set<Run>();
     for (let round = 0; round < rounds; round += 1) {

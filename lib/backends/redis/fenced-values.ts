@@ -69,7 +69,8 @@ return {false, false}`);
  * ```
  *
  * The token is kept as described at `fencedSet`; without a value, for a day. For binary data, call this first and then
- * `client.getBuffer(key)`, on a client that reads from primaries: not on a Cluster client with `scaleReads`. Errors of Redis are not changed, such as WRONGTYPE for a key that is not a string.
+ * `client.getBuffer(key)`, on a client that reads from primaries: not on a Cluster client with `scaleReads`. Errors of Redis are
+ * not changed, such as WRONGTYPE for a key that is not a string.
  *
  * @returns the value as text; `null` if there is none
  * @throws LockLostError if a newer token has read or written the key, or, before anything is sent, if the lock is no longer
