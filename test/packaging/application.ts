@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 
 /** Where the locks of an application are kept, as its source says it. */
 export interface EntryPoint {
-  readonly name: 'memory' | 'redis' | 'typeorm';
+  readonly name: 'memory' | 'redis' | 'typeorm' | 'etcd' | 'zookeeper';
   /** What it imports besides. */
   readonly imports: string;
   readonly backend: string;

@@ -13,14 +13,26 @@ import { pack } from './pack.js';
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const TYPESCRIPTS = ['5.4', '5.5', '5.9', '6'];
 
-/** The entry points that the packages of an install line open. */
-const OPENED: Record<string, EntryPoint> = {
-  'nestjs-distributed-lock': MEMORY,
+/** The entry points that a package of an install line opens. */
+const OPENED: Record<string, EntryPoint | readonly EntryPoint[]> = {
+  'nestjs-distributed-lock': [
+    MEMORY,
+    {
+      name: 'zookeeper',
+      imports: '',
+      backend: `zookeeperBackend({ servers: ['${url('TEST_ZOOKEEPER_URL')}'] })`,
+    },
+  ],
   ioredis: { name: 'redis', imports: '', backend: `redisBackend({ url: '${url('TEST_REDIS_URL')}' })` },
   typeorm: {
     name: 'typeorm',
     imports: `import { DataSource } from 'typeorm';`,
     backend: `typeormBackend({ dataSource: new DataSource({ type: 'postgres', url: '${url('TEST_POSTGRES_URL')}' }) })`,
+  },
+  '@grpc/grpc-js': {
+    name: 'etcd',
+    imports: '',
+    backend: `etcdBackend({ hosts: ['${url('TEST_ETCD_URL')}'] })`,
   },
 };
 
@@ -86,7 +98,12 @@ async function compileAsOlderScaffolds(application: string): Promise<void> {
         export * from 'nestjs-distributed-lock/memory';
         export { redisBackend } from 'nestjs-distributed-lock/redis';
         export { typeormBackend } from 'nestjs-distributed-lock/typeorm';
-        export { LockTestingModule } from 'nestjs-distributed-lock/testing';`,
+        export { etcdBackend } from 'nestjs-distributed-lock/etcd';
+        export { zookeeperBackend } from 'nestjs-distributed-lock/zookeeper';
+        export { LockTestingModule } from 'nestjs-distributed-lock/testing';
+        export { LockHealthIndicator } from 'nestjs-distributed-lock/terminus';
+        export { instrumentLocks } from 'nestjs-distributed-lock/opentelemetry';
+        export { LockBoardModule } from 'nestjs-distributed-lock/board';`,
       'tsconfig.older.json': JSON.stringify({
         compilerOptions: { ...options, ...older, ...(isDeprecated && { ignoreDeprecations: '6.0' }) },
         include: ['src'],

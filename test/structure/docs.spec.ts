@@ -38,11 +38,12 @@ describe('the examples of the README and of docs/', () => {
   });
 
   it.each([
-    { resolution: 'nodenext', format: 'ES modules' },
-    { resolution: 'bundler', format: 'ES modules' },
-    { resolution: 'nodenext', format: 'CommonJS' },
-  ])('compile as $format with the module resolution $resolution', ({ resolution, format }) => {
-    const sources = examples.map(({ file }) => (format === 'CommonJS' ? commonJsOf(file) : file));
+    { resolution: 'nodenext', formats: 'ES modules and CommonJS' },
+    { resolution: 'bundler', formats: 'ES modules' },
+  ])('compile as $formats with the module resolution $resolution', ({ resolution, formats }) => {
+    const sources = examples.flatMap(({ file }) =>
+      formats === 'ES modules' ? [file] : [file, commonJsOf(file)],
+    );
     const { options } = ts.convertCompilerOptionsFromJson(
       {
         target: 'es2022',

@@ -23,6 +23,8 @@ const ENTRY_POINTS = [
   '',
   '/redis',
   '/typeorm',
+  '/etcd',
+  '/zookeeper',
   '/memory',
   '/testing',
   '/terminus',
@@ -34,6 +36,8 @@ const everyEntryPoint = `
   import { DistributedLockModule, type Lock } from 'nestjs-distributed-lock';
   import { fencedSet, redisBackend } from 'nestjs-distributed-lock/redis';
   import { FencingToken, fencedUpdate, typeormBackend } from 'nestjs-distributed-lock/typeorm';
+  import { etcdBackend } from 'nestjs-distributed-lock/etcd';
+  import { zookeeperBackend } from 'nestjs-distributed-lock/zookeeper';
   import { memoryBackend } from 'nestjs-distributed-lock/memory';
   import { LockTestingModule, backendLaws } from 'nestjs-distributed-lock/testing';
   import { LockHealthIndicator } from 'nestjs-distributed-lock/terminus';
@@ -42,7 +46,7 @@ const everyEntryPoint = `
 
   export const tokenOf = (lock: Lock): bigint => lock.fencingToken;
   export const entryPoints = [DistributedLockModule, fencedSet, redisBackend, FencingToken, fencedUpdate, typeormBackend,
-    memoryBackend, LockTestingModule, backendLaws, LockHealthIndicator,
+    etcdBackend, zookeeperBackend, memoryBackend, LockTestingModule, backendLaws, LockHealthIndicator,
     instrumentLocks, LockBoardModule];`;
 
 /** The head of a script that decorates without TypeScript, and boots an application. */
