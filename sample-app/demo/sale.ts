@@ -44,9 +44,7 @@ export async function sellThroughKill(replicas: ThreeReplicas): Promise<Sale> {
 
   const queuedOrders = placeOrders(INTERRUPTED, ORDERS_BEHIND, others);
   const orders = rush(replicas);
-  console.log(
-    `Everybody orders at once, at all replicas; ${ORDERS_BEHIND} stand in line for the ${INTERRUPTED}.`,
-  );
+  console.log(`Everybody orders at once, at all replicas; ${ORDERS_BEHIND} wait for the ${INTERRUPTED}.`);
   await waitForResponses(orders, orders.length / 3);
 
   await checkStillLeads(leader, others[0]);

@@ -18,8 +18,7 @@ export class DispatchController {
   async leader() {
     const leader = await this.dispatcher.leader();
     if (!leader) throw new NotFoundException('Nobody leads at present.');
-    // JSON knows no bigint.
-    return { ...leader, term: String(leader.term) };
+    return leader;
   }
 
   @Get('crontab')

@@ -30,7 +30,7 @@ export class Dispatcher {
     private readonly settings: Settings,
     elections: LeaderElection,
   ) {
-    // The decorator joins as the same candidate; alone it would stand with the default lease of 15 s.
+    // The decorator joins as the same candidate. Without this call, the lease would be the default of 15 s.
     this.candidate = elections.join('dispatcher', { leaseMs: LEASE_MS });
   }
 
@@ -43,7 +43,7 @@ export class Dispatcher {
         await sleep(POLL_MS);
       }
     } catch (error) {
-      // Who cannot dispatch must not lead on.
+      // A replica that cannot dispatch must not stay leader.
       await this.candidate.resign();
       throw error;
     }
@@ -54,8 +54,8 @@ export class Dispatcher {
   }
 
   /**
-   * In all jobs at once, before they are read: a leader that stood still for longer than its lease writes nothing any more
-   * when it wakes up.
+   * In all jobs at once, before they are read: a leader that was paused for longer than its lease writes nothing when it
+   * resumes.
    */
   private async fenceOffOlderTerms(term: bigint): Promise<void> {
     await fencedUpdate(this.dataSource, CrontabJob, { name: Not(IsNull()) }, {}, term);

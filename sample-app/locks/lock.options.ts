@@ -23,7 +23,7 @@ export function lockOptions(settings: Settings, dataSource: DataSource): Distrib
         : typeormBackend({ dataSource: databaseOfLocks(settings, dataSource), table: lockTable(settings) }),
     namespace: run,
     instance: replica,
-    // At a flash sale many stand in line for one product.
+    // In a flash sale, many callers wait for one product.
     defaults: { leaseMs: LEASE_MS, waitMs: 20_000 },
     shutdown: { drainMs: 2_000, abortGraceMs: 500 },
   };

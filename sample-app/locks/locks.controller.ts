@@ -10,7 +10,6 @@ export class LocksController {
   async show(@Param('key') key: string) {
     const lock = await this.locks.inspect(key);
     if (!lock) throw new NotFoundException(`Nobody holds "${key}".`);
-    // JSON knows no bigint.
-    return { ...lock, fencingToken: String(lock.fencingToken) };
+    return lock;
   }
 }

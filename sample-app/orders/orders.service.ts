@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConflictException, Injectable, NotFoundException } from '@nestjs/common';
-import { Locked, currentLock } from 'nestjs-distributed-lock';
+import { type Lock, Locked, currentLock } from 'nestjs-distributed-lock';
 import { fencedFindOne, fencedUpdate } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 import { Settings } from '../settings/settings.js';
@@ -23,12 +23,17 @@ export class OrdersService {
   /** One order at a time for each product, whichever replica it reaches; orders for other products do not wait. */
   @Locked('product:{0}')
   place(product: string, paymentMs?: number): Promise<Receipt> {
-    return this.takeOne(product, paymentMs);
+    const lock = currentLock();
+    if (!lock) throw new Error('Expected @Locked() to have acquired the lock.');
+    return this.takeOne(product, lock, paymentMs);
   }
 
   /** Reads the stock, waits for the payment, and writes what it read minus one: wrong, if anybody else does so too. */
-  protected async takeOne(name: string, paymentMs = 5 + Math.random() * 15): Promise<Receipt> {
-    const lock = currentLock() ?? 0n;
+  protected async takeOne(
+    name: string,
+    lock: Lock | bigint,
+    paymentMs = 5 + Math.random() * 15,
+  ): Promise<Receipt> {
     // Puts the token of our lock into the row, so that an older holder who wakes up from here on writes nothing.
     const product = await fencedFindOne(this.dataSource, Product, { name }, lock);
     if (!product) throw new NotFoundException(`There is no product "${name}".`);
@@ -40,7 +45,7 @@ export class OrdersService {
     const stockLeft = product.stock - 1;
     // Only the two writes: for SQLite, TypeORM has one connection, and what else ran meanwhile would be in here as well.
     await this.dataSource.transaction(async (manager) => {
-      // Throws if this process stood still for longer than its lease, and somebody with a newer lock has sold meanwhile.
+      // Throws if this process was paused for longer than its lease, and a newer holder has sold meanwhile.
       await fencedUpdate(manager, Product, { name }, { stock: stockLeft }, lock);
       await manager.insert(Order, { product: name, replica });
     });

@@ -5,6 +5,6 @@ import { OrdersService, type Receipt } from './orders.service.js';
 @Injectable()
 export class UnlockedOrdersService extends OrdersService {
   override place(product: string, paymentMs?: number): Promise<Receipt> {
-    return this.takeOne(product, paymentMs);
+    return this.takeOne(product, 0n, paymentMs);
   }
 }
