@@ -1,4 +1,5 @@
 import { Controller, Inject, Logger, Post, Req, Res, type Type } from '@nestjs/common';
+import { toOneLine } from '../core/format.js';
 import { BoardActions } from './board-actions.js';
 import { Guarded } from './guarded.js';
 import { type BoardRequest, type BoardResponse, requireSameOriginJson, sendText } from './http.js';
@@ -40,7 +41,7 @@ export function createActionsController(options: ResolvedBoardOptions): Type {
     ): Promise<void> {
       requireSameOriginJson(request);
       const { message, ...result } = await act(request.body);
-      this.logger.warn(message);
+      this.logger.warn(toOneLine(message));
       sendText(response, 'application/json', JSON.stringify(result));
     }
   }

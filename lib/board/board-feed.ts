@@ -31,11 +31,13 @@ export class BoardFeed {
   readonly #viewers = new Set<Viewer>();
   /** What was last read, for viewers that come later. */
   readonly #latest = new Map<Topic, object>();
+  #sentEvents: BoardReader['events'] = [];
   /** The pages that are looked at, by {@link nameOf}. The first one is read next. Without a value, it was not read yet. */
   readonly #pages = new Map<string, object | undefined>();
   /** The series of polls that is going on. */
   #polling: object | undefined;
   #nextPoll: Timer | undefined;
+  #isReadingAtOnce = false;
   #isClosed = false;
 
   constructor(reader: BoardReader) {
@@ -61,8 +63,7 @@ export class BoardFeed {
     if (!this.#polling) {
       this.#polling = {};
       void this.#poll(this.#polling);
-      // Somebody has just asked for this page: a poll may be a second away, and it may be the turn of another page.
-    } else if (isNew) void this.#readPage(viewer.view);
+    } else if (isNew) void this.#readAtOnce(viewer.view);
     return () => this.#remove(viewer);
   }
 
@@ -100,14 +101,16 @@ export class BoardFeed {
     const store = await this.#reader.readStore();
     if (this.#polling !== own) return;
     this.#publish('store', store);
-    this.#publish('events', { events: this.#reader.events });
+    this.#publishEvents();
+    const checkedMs = systemClock.monotonicMs();
     if (store.status !== 'down') {
       const isOverviewDue = count % POLLS_PER_OVERVIEW === 0;
       await Promise.all([this.#readPage(this.#takeTurn()), isOverviewDue && this.#readOverview()]);
     }
     if (this.#polling !== own) return;
-    const tookMs = systemClock.monotonicMs() - startedMs;
-    const pauseMs = Math.max(POLL_INTERVAL_MS - tookMs, 0);
+    const endedMs = systemClock.monotonicMs();
+    // A store whose list takes long would otherwise be read without a pause.
+    const pauseMs = Math.max(POLL_INTERVAL_MS - (endedMs - startedMs), endedMs - checkedMs);
     this.#nextPoll = systemClock.after(pauseMs, () => void this.#poll(own, count + 1));
   }
 
@@ -120,6 +123,17 @@ export class BoardFeed {
     this.#pages.delete(name);
     this.#pages.set(name, page);
     return [...this.#viewers].find(({ view }) => nameOf(view) === name)?.view;
+  }
+
+  /**
+   * Somebody has just asked for this page: a poll may be a second away, and it may be the turn of another page. One such page
+   * is read at a time. Others come first in the next polls, so that many searches are not many lists at once.
+   */
+  async #readAtOnce(view: BoardView): Promise<void> {
+    if (this.#isReadingAtOnce) return;
+    this.#isReadingAtOnce = true;
+    await this.#readPage(view);
+    this.#isReadingAtOnce = false;
   }
 
   async #readPage(view: BoardView | undefined): Promise<void> {
@@ -141,6 +155,14 @@ export class BoardFeed {
       this.#reader.readJobs().then((jobs) => this.#publish('jobs', { jobs })),
     ];
     await Promise.all(reads);
+  }
+
+  /** Only if there are new ones: they are most of what is sent. */
+  #publishEvents(): void {
+    const { events } = this.#reader;
+    if (this.#latest.has('events') && events === this.#sentEvents) return;
+    this.#sentEvents = events;
+    this.#publish('events', { events });
   }
 
   #publish(topic: Topic, fields: object): void {

@@ -1,3 +1,4 @@
+import { systemClock } from '../core/clock.js';
 import { formatReason } from '../core/format.js';
 import type { JobInfo } from '../schedule/job-reader.js';
 import type { JobRunner } from '../schedule/job-runner.js';
@@ -9,6 +10,8 @@ export interface BoardJob extends Partial<Omit<JobInfo, 'key' | 'lastRun'>> {
   readonly key: string;
   /** The last runs of all replicas, the newest first. */
   readonly runs: readonly CronRunRecord[];
+  /** When it was read, by the clock of this process. */
+  readonly readAtMs?: number;
   /** Why it could not be read. The other fields are then what was read last. */
   readonly error?: string;
 }
@@ -20,13 +23,18 @@ export interface BoardJobs {
 }
 
 const MAX_RUNS = 12;
-/** How many histories one poll reads. With more jobs, they take turns. */
+/** How many histories one poll reads at least. With more jobs, they take turns. */
 const JOBS_PER_POLL = 5;
+/** Each job is read in one of so many polls at least. */
+const POLLS_PER_JOB = 10;
+/** Longer than between two polls: nobody has looked at the page meanwhile. */
+const FORGOTTEN_AFTER_MS = 30_000;
 
 /** The jobs of this process, with what the store has about them. */
 export class BoardJobReader implements BoardJobs {
   readonly #runner: JobRunner;
   readonly #known = new Map<string, BoardJob>();
+  #readAtMs = 0;
 
   constructor(runner: JobRunner) {
     this.#runner = runner;
@@ -34,11 +42,17 @@ export class BoardJobReader implements BoardJobs {
 
   async read(firstKey?: string): Promise<readonly BoardJob[]> {
     const jobs = new Map(this.#runner.jobs.all.map((job) => [job.key, job]));
+    const nowMs = systemClock.monotonicMs();
+    if (nowMs - this.#readAtMs > FORGOTTEN_AFTER_MS) this.#known.clear();
+    this.#readAtMs = nowMs;
     for (const key of this.#known.keys()) if (!jobs.has(key)) this.#known.delete(key);
     const first = firstKey === undefined ? [] : [firstKey];
     const missing = [...jobs.keys()].filter((key) => !this.#known.has(key));
     // A map keeps the order in which its entries were set, so the first are those that were read longest ago.
-    const turn = [...new Set([...first, ...missing, ...this.#known.keys()])].slice(0, JOBS_PER_POLL);
+    const turn = [...new Set([...first, ...missing, ...this.#known.keys()])].slice(
+      0,
+      Math.max(JOBS_PER_POLL, Math.ceil(jobs.size / POLLS_PER_JOB)),
+    );
     await Promise.all(turn.flatMap((key) => jobs.get(key) ?? []).map((job) => this.#readOne(job)));
     return [...this.#known.values()].sort((one, other) => (one.key < other.key ? -1 : 1));
   }
@@ -57,6 +71,6 @@ export class BoardJobReader implements BoardJobs {
   async #report(job: Job): Promise<BoardJob> {
     const { info, runs } = await this.#runner.reader.read(job);
     const { lastRun: _, ...shown } = info;
-    return { ...shown, runs: runs.slice(0, MAX_RUNS) };
+    return { ...shown, runs: runs.slice(0, MAX_RUNS), readAtMs: systemClock.wallMs() };
   }
 }

@@ -94,7 +94,7 @@ export function parseCommand(args: readonly string[]): Command {
       return { name, json, store: storeOf(values), key, fencingToken, permit };
     }
     default:
-      throw new UsageError(`Unknown command "${name}".`);
+      throw new UsageError(`Unknown command "${hideCredentials(name)}".`);
   }
 }
 
@@ -114,8 +114,11 @@ function oneOf([operand, ...others]: readonly string[], meaning: string): string
 }
 
 function expectNoMore([other]: readonly string[]): void {
-  if (other !== undefined) throw new UsageError(`Unexpected: "${other}".`);
+  if (other !== undefined) throw new UsageError(`Unexpected: "${hideCredentials(other)}".`);
 }
+
+/** An address without its option may have a password, and what a job prints is often kept. */
+const hideCredentials = (text: string) => text.replace(/^(\w+:\/\/).*@/, '$1…@');
 
 /** Rejects the options of other commands: they would have no effect. */
 function expectOptions(values: Values, allowed: readonly string[]): void {

@@ -14,7 +14,8 @@ type Cell = string | number | bigint | null | undefined;
 /** Formats rows as aligned columns. The first row has the names of the columns. */
 export function formatTable(rows: readonly (readonly Cell[])[]): string {
   const texts = rows.map((row) => row.map(formatCell));
-  const widthOf = (column: number) => Math.max(...texts.map((row) => row[column]?.length ?? 0));
+  const widthOf = (column: number) =>
+    texts.reduce((widest, row) => Math.max(widest, row[column]?.length ?? 0), 0);
   const widths = texts[0]?.map((_, column) => widthOf(column)) ?? [];
   const lines = texts.map((row) => widths.map((width, column) => (row[column] ?? '').padEnd(width)));
   return lines.map((cells) => cells.join('  ').trimEnd()).join('\n');

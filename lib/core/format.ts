@@ -5,6 +5,12 @@ const MAX_PROPERTY_NAMES = 10;
 /** What a text from outside could use to steer a terminal, or to begin another line. */
 export const CONTROL_CHARACTERS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
+/** Keys may come from outside: one with a line break must not look like another line of the log. */
+export const toOneLine = (text: string): string => text.replace(CONTROL_CHARACTERS, escapeCharacter);
+
+const escapeCharacter = (character: string): string =>
+  character === '\n' ? '\\n' : `\\u{${character.codePointAt(0)?.toString(16)}}`;
+
 /**
  * Formats a value for an error message: short, on one line, with its type. Of an object only the type and the names of
  * its properties appear, because their values may be secrets.

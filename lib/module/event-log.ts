@@ -2,7 +2,7 @@ import type { LoggerService } from '@nestjs/common';
 import type { Clock } from '../core/clock.js';
 import { LockConfigError } from '../core/errors.js';
 import type { LockEventListeners, LockEventMessage, LockEventName } from '../core/events.js';
-import { CONTROL_CHARACTERS, formatReason } from '../core/format.js';
+import { formatReason, toOneLine } from '../core/format.js';
 import { describeInversionWithStacks } from '../core/lock-order-text.js';
 
 /** Warnings about a store that is down are logged once in this time, however many requests fail. */
@@ -78,12 +78,6 @@ const TEXTS: Readonly<Record<Level, EventTexts>> = {
 
 /** The events whose texts have several lines. */
 const WITH_STACKS: ReadonlySet<string> = new Set<LockEventName>(['order-inverted']);
-
-/** Keys may come from outside: one with a line break must not look like another line of the log. */
-const toOneLine = (text: string): string => text.replace(CONTROL_CHARACTERS, escapeCharacter);
-
-const escapeCharacter = (character: string): string =>
-  character === '\n' ? '\\n' : `\\u{${character.codePointAt(0)?.toString(16)}}`;
 
 export function createLogListeners(
   logger: Pick<LoggerService, 'log' | 'warn' | 'error' | 'debug'>,

@@ -1,3 +1,4 @@
+import { toOneLine } from '../core/format.js';
 import type { ResolvedModuleOptions } from '../distributed-lock.options.js';
 
 export const TESTING_IN_PRODUCTION =
@@ -86,5 +87,5 @@ export const stillHeldWarning = (keys: readonly string[]) =>
 /** A lock of several parts has its key several times. */
 function listKeys(all: readonly string[]): string {
   const keys = [...new Set(all)];
-  return `${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} keys)` : ''}`;
+  return toOneLine(`${keys.slice(0, 10).join(', ')}${keys.length > 10 ? `, … (${keys.length} keys)` : ''}`);
 }

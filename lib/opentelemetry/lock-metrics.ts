@@ -10,21 +10,20 @@ const JOB_SECONDS = [0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1_800, 3_600, 7_200];
 
 /** Records events of locks, jobs and leaders with this meter. Returns a function that stops it. */
 export function recordMetrics(meter: Meter): () => void {
-  const series = new SeriesRegistry();
-  const held = new HeldLockCounter(series);
+  // Locks with many different keys must not use up the series of jobs and elections.
+  const [locks, jobs, elections] = [new SeriesRegistry(), new SeriesRegistry(), new SeriesRegistry()];
   const acquisitions = new Set<AcquireTrace>();
-  const instruments = createInstruments(meter, series);
   const stops = [
     subscribeToEvents({
-      ...createLockListeners(instruments, held),
-      ...createJobListeners(instruments, series),
-      ...createElectionListeners(series),
+      ...createLockListeners(createInstruments(meter, locks), locks),
+      ...createJobListeners(createInstruments(meter, jobs), jobs),
+      ...createElectionListeners(elections),
     }),
     subscribeToTraces<AcquireTrace>('acquire', {
       start: (trace) => acquisitions.add(trace),
       asyncEnd: (trace) => acquisitions.delete(trace),
     }),
-    ...observe(meter, series, acquisitions),
+    ...observe(meter, { locks, elections, acquisitions }),
   ];
   return () => stops.forEach((stop) => stop());
 }
@@ -39,21 +38,34 @@ function createInstruments(meter: Meter, series: SeriesRegistry) {
       }),
     counter(name: string, description: string, unit: string) {
       const counted = meter.createCounter(name, { description, unit });
-      return (message: Parameters<SeriesRegistry['find']>[0], more?: Record<string, string>): void => {
+      const count = (message: Parameters<SeriesRegistry['find']>[0], more?: Record<string, string>): void => {
         const { attributes } = series.find(message);
         counted.add(1, more ? { ...attributes, ...more } : attributes);
       };
+      /** A counter that begins with 1 has not increased: `increase()` of Prometheus would miss the first fault. */
+      const begin = ({ attributes }: Series) => counted.add(0, attributes);
+      return Object.assign(count, { begin });
     },
   };
 }
 
 type Instruments = ReturnType<typeof createInstruments>;
 
-function createLockListeners({ histogram, counter }: Instruments, held: HeldLockCounter): LockEventListeners {
+function createLockListeners(
+  { histogram, counter }: Instruments,
+  series: SeriesRegistry,
+): LockEventListeners {
+  const held = new HeldLockCounter(series);
   const wait = histogram('lock.wait', 'How long callers waited for locks that they got', LOCK_SECONDS);
   const hold = histogram('lock.hold', 'How long locks were held until they were released', LOCK_SECONDS);
   const countLoss = counter('lock.losses', 'Locks that were lost while they were held', '{loss}');
   const countUnavailable = counter('lock.unavailable', 'Requests that the store did not answer', '{request}');
+  const countInversion = counter('lock.order_inversions', 'Pairs of locks in opposite orders', '{inversion}');
+  const countTimeout = counter('lock.timeouts', 'Callers that did not get a lock in time', '{timeout}');
+  const countRetry = counter('lock.renewal_failures', 'Renewals that failed and are retried', '{renewal}');
+  series.onAdded = (added) => {
+    for (const { begin } of [countLoss, countUnavailable, countTimeout, countRetry]) begin(added);
+  };
   return {
     acquired: (message) => {
       if (message.purpose !== 'lock') return;
@@ -73,9 +85,9 @@ function createLockListeners({ histogram, counter }: Instruments, held: HeldLock
       countUnavailable(message);
     },
     shutdown: (message) => message.phase === 'done' && held.removeAll(message),
-    timeout: counter('lock.timeouts', 'Callers that did not get a lock in time', '{timeout}'),
-    'order-inverted': counter('lock.order_inversions', 'Pairs of locks in opposite orders', '{inversion}'),
-    'renewal-failed': counter('lock.renewal_failures', 'Renewals that failed and are retried', '{renewal}'),
+    timeout: (message) => countTimeout(message),
+    'order-inverted': (message) => countInversion(message),
+    'renewal-failed': (message) => countRetry(message),
   };
 }
 
@@ -104,15 +116,25 @@ const createElectionListeners = (series: SeriesRegistry): LockEventListeners => 
   },
 });
 
+interface Observed {
+  readonly locks: SeriesRegistry;
+  readonly elections: SeriesRegistry;
+  readonly acquisitions: ReadonlySet<AcquireTrace>;
+}
+
 /** The numbers that are read when metrics are collected, which costs the locks themselves nothing. */
-function observe(meter: Meter, series: SeriesRegistry, acquisitions: ReadonlySet<AcquireTrace>) {
+function observe(meter: Meter, { locks, elections, acquisitions }: Observed) {
   const upDown = (name: string, description: string, unit: string) =>
     meter.createObservableUpDownCounter(name, { description, unit });
   const onCollect = (observable: Observable, callback: ObservableCallback) => {
     observable.addCallback(callback);
     return () => observable.removeCallback(callback);
   };
-  const observeEach = (result: ObservableResult, valueOf: (one: Series) => number | undefined) => {
+  const observeEach = (
+    series: SeriesRegistry,
+    result: ObservableResult,
+    valueOf: (one: Series) => number | undefined,
+  ) => {
     for (const one of series) {
       const value = valueOf(one);
       if (value !== undefined) result.observe(value, one.attributes);
@@ -120,25 +142,25 @@ function observe(meter: Meter, series: SeriesRegistry, acquisitions: ReadonlySet
   };
   return [
     onCollect(upDown('lock.held', 'Locks that this process holds', '{lock}'), (result) =>
-      observeEach(result, ({ held }) => held),
+      observeEach(locks, result, ({ held }) => held),
     ),
     onCollect(
       upDown('lock.waiting', 'Callers of this process that wait for a taken key', '{caller}'),
       (result) => {
-        for (const one of series) if (one.waiting !== undefined) one.waiting = 0;
+        for (const one of locks) if (one.waiting !== undefined) one.waiting = 0;
         for (const trace of acquisitions) {
           if (!trace.isContended) continue;
-          const one = series.find(trace);
+          const one = locks.find(trace);
           one.waiting = (one.waiting ?? 0) + 1;
         }
-        observeEach(result, ({ waiting }) => waiting);
+        observeEach(locks, result, ({ waiting }) => waiting);
       },
     ),
     onCollect(
       meter.createObservableGauge('election.leader', {
         ...{ description: '1 while this process leads, 0 after its last term', unit: '1' },
       }),
-      (result) => observeEach(result, ({ terms }) => terms && Math.min(terms, 1)),
+      (result) => observeEach(elections, result, ({ terms }) => terms && Math.min(terms, 1)),
     ),
   ];
 }

@@ -65,6 +65,10 @@ function traceRuns(tracer: Tracer): () => void {
       if (error !== undefined) {
         span.recordException(exceptionOf(error));
         setError(span, error);
+      } else if (outcome === 'lost' || outcome === 'timed-out') {
+        // The method may have returned all the same, because its signal aborted.
+        span.setStatus({ code: SpanStatusCode.ERROR });
+        span.setAttribute('error.type', outcome);
       }
       span.end();
     },

@@ -18,8 +18,9 @@ type SeriesFields = Pick<EventSource, 'backend' | 'module'> & { readonly templat
 const MAX_SERIES = 500;
 const OTHER = 'other';
 
-/** The series of this process. When there are too many, all further templates share one. */
+/** The series of this process for one kind of metrics. When there are too many, all further templates share one. */
 export class SeriesRegistry {
+  onAdded: ((added: Series) => void) | undefined;
   readonly #all: Series[] = [];
   /** A template has several series only if several modules use it. */
   readonly #byTemplate = new Map<string, Series[]>();
@@ -38,6 +39,7 @@ export class SeriesRegistry {
     this.#all.push(added);
     if (found) found.push(added);
     else this.#byTemplate.set(template, [added]);
+    this.onAdded?.(added);
     return added;
   }
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Page } from 'playwright-core';
+import type { Page, Route } from 'playwright-core';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
 import {
@@ -175,6 +175,27 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
     }
     expect(faults).toEqual([]);
+  });
+
+  it('says that nothing was done if the answer is a page to sign in, and that it is not known after a 504', async () => {
+    const { url, locks, hold } = await openScene(replicas);
+    const page = await openBoard(url);
+    await hold('stuck');
+    const answers: Parameters<Route['fulfill']>[0][] = [
+      { status: 302, headers: { location: '/login' } },
+      { status: 200, contentType: 'text/html', body: '<h1>Sign in</h1>' },
+      { status: 504, body: '' },
+    ];
+    await page.route('**/locks/release', (route) => route.fulfill(answers.shift()));
+    await rowOf(page, 'stuck').getByRole('button', { name: 'Release stuck' }).click();
+    for (const failure of ['access refused', 'access refused', 'not known whether it was done']) {
+      await page.getByRole('button', { name: 'Release the lock' }).click();
+      await page.locator('#confirm-result', { hasText: failure }).waitFor();
+      await page.getByRole('button', { name: 'Keep it' }).click();
+      await rowOf(page, 'stuck').getByRole('button', { name: 'Release stuck' }).click();
+    }
+    expect(answers).toEqual([]);
+    expect(await locks.inspect('stuck')).not.toBeNull();
   });
 
   it('the guard holds, and the page says when it refuses', async () => {

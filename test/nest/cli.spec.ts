@@ -8,6 +8,7 @@ import { CronJob } from 'cron';
 import { execaNode } from 'execa';
 import { redisBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
+import { formatTable } from '../../lib/cli/output.js';
 import { runCli } from '../../lib/cli/run-cli.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { VERSION } from '../../lib/core/version.js';
@@ -155,6 +156,8 @@ describe('npx nestjs-distributed-lock', () => {
     [['lokcs'], 'Unknown command "lokcs"'],
     [['locks', '--sort'], "Unknown option '--sort'"],
     [['locks', 'order:42'], 'Unexpected: "order:42"'],
+    [['locks', 'redis://:secret@host'], 'Unexpected: "redis://…@host"'],
+    [['redis://:secret@host'], 'Unknown command "redis://…@host"'],
     [['locks'], 'Missing: --url'],
     [['locks', '--url', 'mongodb://host'], 'Expected --url to begin with'],
     [['locks', '--url', 'redis://host', '--table', 'lock'], 'no option --table'],
@@ -173,6 +176,11 @@ describe('npx nestjs-distributed-lock', () => {
     expect({ code, result }).toEqual({ code: 2, result: '' });
     expect(warnings).toContain(message);
     expect(warnings).toContain('--help');
+  });
+
+  it('formats more rows than a call has arguments', () => {
+    const rows = Array.from({ length: 200_000 }, (_, index) => [index, 'a']);
+    expect(formatTable(rows).split('\n')).toHaveLength(rows.length);
   });
 
   it('prints the version of the package', async () => {

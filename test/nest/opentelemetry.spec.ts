@@ -1,8 +1,8 @@
-import { channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { channel, subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { context, trace } from '@opentelemetry/api';
+import { SpanStatusCode, context, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { DataPointType, type MetricData, MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics';
 import {
@@ -216,6 +216,15 @@ it('locks in opposite orders are counted by the template of the inner lock', asy
   ]);
 });
 
+it('faults are counted from 0, so that the first one is an increase', async () => {
+  instrument();
+  await locks.withLock('begin:1', () => undefined);
+  for (const name of ['lock.losses', 'lock.timeouts', 'lock.unavailable', 'lock.renewal_failures'])
+    expect(await pointsOf(name, 'begin:{n}')).toEqual([
+      { attributes: { template: 'begin:{n}', ...LABELS }, value: 0 },
+    ]);
+});
+
 it('a store that does not answer is counted', async () => {
   instrument();
   app.get(LockControl).disconnect();
@@ -284,7 +293,23 @@ it('ten thousand keys make one series, and so do ten thousand templates after th
   const { dataPoints } = (await metric('lock.wait'))!;
   expect(dataPoints.length).toBeLessThan(520);
   expect(dataPoints.some(({ attributes }) => attributes['template'] === 'other')).toBe(true);
+  // Jobs and elections keep their names.
+  await app.get(LockControl).fire('report');
+  expect(await pointsOf('job.duration', 'report')).toHaveLength(1);
 }, 60_000);
+
+it.each(['lost', 'timed-out'])(
+  'a run that was %s is an error, even if its method returned',
+  async (outcome) => {
+    instrument();
+    const run = { template: 'report', tick: new Date(), attempt: 1, ...LABELS, outcome };
+    await tracingChannel('nestjs-distributed-lock:run').tracePromise(async () => undefined, run);
+    expect(span('job.run')).toMatchObject({
+      status: { code: SpanStatusCode.ERROR },
+      attributes: { outcome, 'error.type': outcome },
+    });
+  },
+);
 
 it('only a wait is a span, with the key on request only', async () => {
   instrument();

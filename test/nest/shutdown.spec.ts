@@ -187,11 +187,12 @@ describe('at shutdown', () => {
     const warnings: string[] = [];
     const quiet = () => undefined;
     app.useLogger({ log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) });
-    const lock = await locks.acquire('forgotten');
+    // A key may come from outside, and must not look like another line of the log.
+    const lock = await locks.acquire('forgotten\nby whom');
     const closed = app.close();
     await until(() => warnings.length > 0);
     expect(warnings).toEqual([
-      expect.stringMatching(/^The shutdown waits for up to 602000 ms, because .*: forgotten\.$/),
+      expect.stringMatching(/^The shutdown waits for up to 602000 ms, because .*: forgotten\\nby whom\.$/),
     ]);
     await lock.release();
     await closed;

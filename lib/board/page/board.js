@@ -103,7 +103,7 @@ function connect() {
   stream?.abort();
   stream = undefined;
   // A hidden page costs nothing.
-  if (document.hidden) return;
+  if (document.hidden) return setConnection('connecting', `Paused. ${asOf()}`);
   stream = new AbortController();
   void read(stream);
 }
@@ -115,7 +115,8 @@ async function read(own) {
     failures = 0;
   } catch (error) {
     if (own !== stream) return;
-    failures += 1;
+    // After a silence, what is shown is already old.
+    failures += own.signal.aborted ? 2 : 1;
     pauseMs = error.pauseMs ?? Math.min(MIN_PAUSE_MS * 2 ** failures, MAX_PAUSE_MS);
     const text = error.pauseMs ? error.message : `Connection lost. Reconnecting … ${asOf()}`;
     // The first failure may be the end of one replica, while another is there at once.
@@ -135,7 +136,7 @@ async function follow(own) {
     const url = new URL('stream', import.meta.url);
     if (view.prefix) url.searchParams.set('prefix', view.prefix);
     if (view.cursor) url.searchParams.set('cursor', view.cursor);
-    const response = await fetch(url, { signal: own.signal, cache: 'no-store' });
+    const response = await fetch(url, { signal: own.signal, cache: 'no-store', redirect: 'manual' });
     requireStream(response);
     let text = '';
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -154,12 +155,15 @@ async function follow(own) {
 
 function requireStream({ status, headers }) {
   if (headers.get('content-type')?.startsWith('text/event-stream')) return;
-  const isRefused = status === 401 || status === 403 || status < 400;
+  const isRefused = meansRefusal(status);
   const message = isRefused
-    ? `Access refused (${status}). Sign in again and reload this page.`
+    ? `Access refused (${status || 'redirected'}). Sign in again and reload this page.`
     : `The server answers ${status}.`;
   throw Object.assign(new Error(message), isRefused && { pauseMs: REFUSED_PAUSE_MS });
 }
+
+/** A redirect, which has the status 0 here, leads to a page to sign in, and so may an answer without an error. */
+const meansRefusal = (status) => status === 401 || status === 403 || status < 400;
 
 function receive(block) {
   // Not a dot: a key may contain U+2028, and for a dot that is the end of a line.
@@ -266,8 +270,18 @@ function fillLockRow({ row, parts, lock }, nowMs) {
 
 const permitText = ({ permit, mode }) => mode ?? (permit === undefined ? '' : `permit ${permit}`);
 
-/** While somebody points at a row, rows neither move nor disappear, so that a click hits what it was meant for. */
-const isHeldStill = () => body.matches(':hover, :focus-within') || byId('confirm').open;
+/** How long rows are held still for a pointer or a focus that does not move. */
+const HELD_STILL_MS = 30_000;
+let lastUsedMs = 0;
+for (const type of ['pointermove', 'pointerdown', 'keydown', 'focusin'])
+  body.addEventListener(type, () => (lastUsedMs = Date.now()), { passive: true });
+
+/**
+ * While somebody points at a row, rows neither move nor disappear, so that a click hits what it was meant for. But not for
+ * ever: each second may add the rows of new locks.
+ */
+const isHeldStill = () =>
+  byId('confirm').open || (Date.now() - lastUsedMs < HELD_STILL_MS && body.matches(':hover, :focus-within'));
 
 function showLocks(next) {
   page = next;
@@ -285,7 +299,7 @@ function showLocks(next) {
   for (const [name, { row, parts }] of rows) {
     if (names.has(name)) continue;
     row.classList.add('gone');
-    setText(parts.lease, 'released');
+    setText(parts.lease, isPaged() ? 'not on this page' : 'released');
     parts.release.disabled = true;
   }
   if (!isHeldStill()) arrange();
@@ -304,23 +318,24 @@ function arrange() {
   });
 }
 
+const isPaged = () => view.earlier.length > 0 || page?.nextCursor !== undefined;
+
 function showPages() {
   const { error, locks = [], nextCursor: next } = page ?? {};
   const count = locks.length;
-  const isPaged = view.earlier.length > 0 || next !== undefined;
-  const range = isPaged ? `page ${view.earlier.length + 1}, ` : '';
+  const range = isPaged() ? `page ${view.earlier.length + 1}, ` : '';
   setText(byId('count'), page && !error ? `${range}${count} ${count === 1 ? 'lock' : 'locks'}` : '');
   byId('previous').disabled = view.earlier.length === 0;
   byId('next').disabled = next === undefined;
-  setText(byId('lock-note'), noteOf(error, count, isPaged));
+  setText(byId('lock-note'), noteOf(error, count));
 }
 
-function noteOf(error, count, isPaged) {
+function noteOf(error, count) {
   if (!page) return 'Reading …';
   if (error) return `Cannot read the locks: ${error}`;
-  if (count === 0 && isPaged) return 'No lock is held on this page.';
+  if (count === 0 && isPaged()) return 'No lock is held on this page.';
   if (count === 0) return view.prefix ? 'No held lock starts with this text.' : 'No lock is held.';
-  return isPaged
+  return isPaged()
     ? 'There are more pages. The order applies to this page: type the start of a key to narrow it.'
     : '';
 }
@@ -387,12 +402,13 @@ function createJob(job, nowMs) {
   );
 }
 
-function createLastRun({ runs, running = [] }, nowMs) {
+function createLastRun({ runs, running = [], readAtMs }, nowMs) {
   const [last] = runs;
   const [current] = running;
   const attributes = { class: 'number', title: last ? describeRun(last) : '' };
   if (current) {
-    const text = duration(nowMs - Date.parse(current.started));
+    // Whether it still runs was known then.
+    const text = duration((readAtMs ?? nowMs) - Date.parse(current.started));
     const where = create('bdi', { class: 'plan' }, `on ${visible(current.instance)}`);
     return create('td', attributes, create('span', { class: 'mark run' }, `runs ${text}`), where);
   }
@@ -475,6 +491,7 @@ function showEvents(events) {
 
 /* ---- Actions: each is confirmed, then posted as JSON ---- */
 
+/** `field` is in the reply of the application, and in no other. */
 const ACTIONS = {
   release: {
     title: 'Release this lock?',
@@ -484,14 +501,16 @@ const ACTIONS = {
     cancel: 'Keep it',
     act: 'Release the lock',
     isDangerous: true,
+    field: 'released',
     done: () => 'The lock was released.',
-    refused: 'Not released: this holder no longer has the lock.',
+    refused: 'Not released: this holder no longer has the lock, or another caller of its process has it now.',
   },
   run: {
     title: 'Run this job now?',
     text: 'It runs once, beside its schedule. If a run of it is in progress, none is started.',
     cancel: 'Do not run it',
     act: 'Run it now',
+    field: 'started',
     done: ({ started, instance }) =>
       started ? `The job runs on ${instance}.` : `Not started: the job is running on ${instance}.`,
   },
@@ -500,6 +519,7 @@ const ACTIONS = {
     text: 'Its ticks are skipped in the whole cluster until somebody resumes it. A run in progress continues.',
     cancel: 'Do not pause it',
     act: 'Pause the job',
+    field: 'paused',
     done: () => 'The job is paused.',
   },
   resume: {
@@ -507,6 +527,7 @@ const ACTIONS = {
     text: 'It continues with its next tick. Ticks of the pause do not run.',
     cancel: 'Leave it paused',
     act: 'Resume the job',
+    field: 'paused',
     done: () => 'The job continues with its next tick.',
   },
 };
@@ -549,24 +570,30 @@ async function act() {
 
 /** Returns what was done, or why it was not. */
 async function post({ name, sent }) {
-  const { done, refused } = ACTIONS[name];
+  const { done, refused, field } = ACTIONS[name];
   try {
     const response = await fetch(new URL(name, import.meta.url), {
       method: 'POST',
+      redirect: 'manual',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(sent),
     });
     const result = await response.json().catch(() => ({}));
-    if (response.ok) return { message: done(result) };
+    if (response.ok && field in result) return { message: done(result) };
+    if (meansRefusal(response.status)) return { failure: REFUSED };
     if (response.status === 409) return { failure: refused ?? visible(String(result.message)) };
     if (response.status === 404)
       return { failure: 'Not done: the replica behind this page has no such job.' };
     if (response.status === 503) return { failure: 'The store did not confirm it: look, and try again.' };
+    if (response.status >= 500) return { failure: `${UNKNOWN}: the server answers ${response.status}.` };
     return { failure: `Not done: the server answers ${response.status}.` };
   } catch {
-    return { failure: 'It is not known whether it was done: the connection was lost.' };
+    return { failure: `${UNKNOWN}: the connection was lost.` };
   }
 }
+
+const REFUSED = 'Not done: access refused. Sign in again and reload this page.';
+const UNKNOWN = 'It is not known whether it was done';
 
 function showMessage(text) {
   const message = byId('message');

@@ -10,6 +10,7 @@ import {
 } from '../store-key.js';
 import { DEFAULT_LIMIT, type ListOptions, wrongCursorError } from '../list-options.js';
 import type { LockInfo, LockAdmin, LockList } from '../lock-admin.js';
+import { MAX_LOCAL_HANDOFFS } from '../waiting/handoff.js';
 import { ReadWriteInspector } from './read-write/read-write-inspector.js';
 import type { KindRegistry } from './kind-registry.js';
 import type { PermitLines } from './permit-lines.js';
@@ -73,10 +74,9 @@ export class KindInspector {
     const isReleased =
       permit === undefined && (await lockAdmin.forceRelease(key, lockStoreKey(namespace, key), fencingToken));
     if (isReleased || registry.isPlain(key)) return isReleased;
-    const holders = await this.#holdersOf(key);
-    const matching = holders.filter(
-      (info) => info.fencingToken === fencingToken && (permit ?? info.permit) === info.permit,
-    );
+    const holders = (await this.#holdersOf(key)).filter((info) => (permit ?? info.permit) === info.permit);
+    const exact = holders.filter((info) => info.fencingToken === fencingToken);
+    const matching = exact.length > 0 ? exact : holders.filter((info) => mayBeOf(info, fencingToken));
     if (matching.length > 1) throw ambiguousTokenError(key, fencingToken);
     const found = matching[0]?.permit;
     if (found === undefined) return false;
@@ -110,6 +110,13 @@ export class KindInspector {
     return found.filter((info) => info !== null);
   }
 }
+
+/**
+ * Whether the token may be that of a later caller of the grant: for a grant of another process, the store knows only the token
+ * of the first one. The backend decides.
+ */
+const mayBeOf = (info: LockInfo, token: bigint): boolean =>
+  token > info.fencingToken && token < info.fencingToken + BigInt(MAX_LOCAL_HANDOFFS);
 
 /** The first letter of a cursor. */
 const LOCKS = 'l';

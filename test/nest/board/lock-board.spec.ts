@@ -191,6 +191,39 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     expect(invoices.keys).toEqual(['invoice:1']);
   });
 
+  it('sends events again only if there are new ones', async () => {
+    const stream = await open(await boot(adapter));
+    await until(() => stream.count('store') >= 3);
+    expect(stream.count('events')).toBe(1);
+    await expect(locks().withLock('a', () => locks().acquire('a'))).rejects.toThrow();
+    const held = await locks().acquire('b');
+    await expect(locks().acquire('b', { waitMs: 0 })).rejects.toThrow();
+    await held.release();
+    await until(() => stream.count('events') >= 2);
+  });
+
+  it('reads a page that is new at once, but one such page at a time', async () => {
+    const backend = memoryBackend();
+    const list = backend.list.bind(backend);
+    const [isFree, lists] = [new Gate(), { running: 0, most: 0 }];
+    const url = await boot(adapter, { backend });
+    const first = await open(url);
+    await first.next('locks');
+    backend.list = async (...parameters) => {
+      lists.running += 1;
+      lists.most = Math.max(lists.most, lists.running);
+      await isFree.passed;
+      lists.running -= 1;
+      return list(...parameters);
+    };
+    const others = await Promise.all(Array.from({ length: 10 }, (_, index) => open(url, `?prefix=${index}`)));
+    await until(() => lists.running >= 2);
+    isFree.open();
+    await until(() => others.every((viewer) => viewer.count('locks') > 0));
+    // That of the poll, and one of the new pages.
+    expect(lists.most).toBe(2);
+  });
+
   it('a cursor that is none is told to its viewer only', async () => {
     const url = await boot(adapter);
     const [wrong, right] = [await open(url, '?prefix=a&cursor=b'), await open(url)];

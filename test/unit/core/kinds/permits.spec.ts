@@ -373,10 +373,25 @@ describe('the lock of a permit', () => {
     ]);
     expect(cursor).toBeUndefined();
     expect((await theirs.list({ prefix: 'a' })).locks).toHaveLength(1);
-    expect(await theirs.forceRelease('a}1', lock.fencingToken + 1n)).toBe(false);
+    for (const token of [lock.fencingToken - 1n, lock.fencingToken + 64n])
+      expect(await theirs.forceRelease('a}1', token)).toBe(false);
     expect(await theirs.forceRelease('a}1', lock.fencingToken, (lock.permit + 1) % 3)).toBe(false);
     expect(await theirs.forceRelease('a}1', lock.fencingToken)).toBe(true);
     expect(await theirs.inspect('a}1')).toBeNull();
+  });
+
+  it('is released by force with the token of its present caller, also if the store knows only the first one', async () => {
+    const { ours, theirs } = lockFixture();
+    const one = { permits: 1 };
+    const first = await ours.acquire('pdf', one);
+    const second = ours.acquire('pdf', one);
+    await first.release();
+    const { fencingToken } = await second;
+    expect((await theirs.inspect('pdf'))?.fencingToken).toBe(first.fencingToken);
+    expect(fencingToken).toBeGreaterThan(first.fencingToken);
+    expect(await ours.forceRelease('pdf', first.fencingToken, 0)).toBe(false);
+    expect(await theirs.forceRelease('pdf', fencingToken, 0)).toBe(true);
+    expect(await theirs.inspect('pdf')).toBeNull();
   });
 
   it('is listed page by page after the locks without permits', async () => {

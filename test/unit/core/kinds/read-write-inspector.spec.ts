@@ -101,6 +101,17 @@ describe('a writer that holds the key', () => {
     expect(await theirs.forceRelease('catalog', writer.fencingToken, 0)).toBe(true);
     expect(await theirs.inspect('catalog')).toBeNull();
   });
+
+  it('is released by force with its own token, also if the store knows only that of the writer before it', async () => {
+    const { ours, theirs } = lockFixture();
+    const first = await ours.acquire('catalog', WRITE);
+    const second = ours.acquire('catalog', WRITE);
+    await first.release();
+    const { fencingToken } = await second;
+    expect((await theirs.inspect('catalog'))?.fencingToken).toBe(first.fencingToken);
+    expect(await theirs.forceRelease('catalog', fencingToken, 0)).toBe(true);
+    expect(await theirs.inspect('catalog')).toBeNull();
+  });
 });
 
 describe('a slot that one process uses to write and then to read', () => {
