@@ -28,7 +28,7 @@ export function openStream(response: BoardResponse, { feed, view, about }: Strea
   response.hijack?.();
   const raw = response.raw ?? (response as BoardResponse & RawResponse);
   // The browser has gone away while a guard decided: there is no 'close' any more.
-  if (raw.destroyed) return;
+  if (raw.destroyed ?? raw.stream?.destroyed) return;
   // The server could not close while a connection is kept alive.
   raw.shouldKeepAlive = false;
   for (const [name, value] of Object.entries(STREAM_HEADERS)) raw.setHeader(name, value);

@@ -15,8 +15,9 @@ export interface BoardRequest {
 
 /** The response of Node.js. */
 export interface RawResponse {
-  /** Missing with HTTP/2. */
+  /** Missing with HTTP/2, which has `stream` instead. */
   readonly destroyed?: boolean;
+  readonly stream?: { readonly destroyed: boolean };
   shouldKeepAlive?: boolean;
   setHeader(name: string, value: string): unknown;
   writeHead(status: number): unknown;
@@ -80,6 +81,17 @@ export function requireSameOriginJson({ headers }: BoardRequest): void {
   if (!isSameOrigin) throw new ForbiddenException('This request must come from the page itself.');
   if (typeof contentType !== 'string' || !/^application\/json\s*(;|$)/i.test(contentType))
     throw new UnsupportedMediaTypeException('Expected the content type application/json.');
+}
+
+/**
+ * Refuses a stream that a page of another site opens with the cookies of this one. It could read it if the application allows
+ * every origin (CORS), and each open stream costs reads of the store.
+ *
+ * @throws ForbiddenException if the browser says that the request comes from another site
+ */
+export function refuseOtherSites({ headers: { 'sec-fetch-site': site } }: BoardRequest): void {
+  if (site !== undefined && site !== 'same-origin' && site !== 'none')
+    throw new ForbiddenException('This request must come from the page itself.');
 }
 
 function isHostOf(origin: Headers[string], host: Headers[string]): boolean {

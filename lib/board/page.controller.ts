@@ -3,7 +3,7 @@ import { BoardFeed } from './board-feed.js';
 import { BoardReader } from './board-reader.js';
 import { openStream } from './board-stream.js';
 import { Guarded } from './guarded.js';
-import { type BoardRequest, type BoardResponse, sendText } from './http.js';
+import { type BoardRequest, type BoardResponse, refuseOtherSites, sendText } from './http.js';
 import type { ResolvedBoardOptions } from './lock-board.options.js';
 import { type PageFiles, renderPage } from './page-files.js';
 
@@ -43,14 +43,15 @@ export function createPageController(options: ResolvedBoardOptions): Type {
     }
 
     @Get('stream')
-    stream(@Req() { method, query }: BoardRequest, @Res() response: BoardResponse): void {
-      if (method === 'HEAD') {
+    stream(@Req() request: BoardRequest, @Res() response: BoardResponse): void {
+      refuseOtherSites(request);
+      if (request.method === 'HEAD') {
         sendText(response, 'text/event-stream', '');
         return;
       }
       if (this.feed.isClosed) throw new ServiceUnavailableException('The application is shutting down.');
       const about = { ...this.reader.source, actions: options.actions };
-      openStream(response, { feed: this.feed, view: viewOf(query), about });
+      openStream(response, { feed: this.feed, view: viewOf(request.query), about });
     }
   }
   return LockBoardController;

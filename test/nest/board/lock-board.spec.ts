@@ -75,6 +75,12 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     expect(await page.text()).toContain('<title>Locks</title>');
   });
 
+  it.each(['cross-site', 'same-site'])('refuses a stream to a page elsewhere: %s', async (site) => {
+    const url = await boot(adapter);
+    const response = await fetch(`${url}/locks/stream`, { headers: { 'sec-fetch-site': site } });
+    expect(response.status).toBe(403);
+  });
+
   it('the page loads its files below any prefix, and nothing from elsewhere', async () => {
     const url = await boot(adapter, { path: 'ops/locks' }, (created) => {
       created.setGlobalPrefix('admin');

@@ -11,8 +11,11 @@ import { memoryBackend } from '../../../lib/backends/memory/index.js';
 import type { BoardFeed, Viewer } from '../../../lib/board/board-feed.js';
 import { openStream } from '../../../lib/board/board-stream.js';
 import type { BoardResponse } from '../../../lib/board/http.js';
-import { LockBoardModule } from '../../../lib/board/index.js';
+import { LockBoardModule, type LockBoardModuleOptions } from '../../../lib/board/index.js';
 import { DistributedLockModule, LockService } from '../../../lib/index.js';
+import type { LockBackend } from '../../../lib/core/backend.js';
+
+import { Gate } from '../../support/gate.js';
 import { until } from '../../support/until.js';
 
 let app: INestApplication | undefined;
@@ -36,6 +39,24 @@ function backendWithLargePage() {
     return { ...page, locks: page.locks.map((lock) => ({ ...lock, instance: 'x'.repeat(PAGE_LENGTH) })) };
   };
   return { backend, counts };
+}
+
+async function bootHttp2({
+  backend,
+  guards,
+}: {
+  backend: LockBackend;
+  guards: LockBoardModuleOptions['guards'];
+}) {
+  const lockModule = DistributedLockModule.forRoot({ backend, shutdown: { drainMs: 0, abortGraceMs: 0 } });
+  const module = await Test.createTestingModule({
+    imports: [lockModule, LockBoardModule.forRoot({ guards })],
+  }).compile();
+  app = module.createNestApplication(new FastifyAdapter({ http2: true } as object), { logger: false });
+  await app.listen(0, '127.0.0.1');
+  const streams: Duplex[] = [];
+  (app.getHttpServer() as Server).on('stream', (stream: Duplex) => streams.push(stream));
+  return { url: await app.getUrl(), streams };
 }
 
 /** A viewer whose browser does not read, until it is resumed. */
@@ -96,17 +117,38 @@ it('a viewer that reads slowly gets the newest state of each part of the page', 
   expect(found).toEqual(['locks newest', 'jobs newest', 'store newest']);
 });
 
+it('over HTTP/2, a browser that has gone away while a guard decided is no viewer', async () => {
+  const counts = { reads: 0 };
+  const backend = memoryBackend();
+  const list = backend.list.bind(backend);
+  backend.list = (...parameters) => {
+    counts.reads += 1;
+    return list(...parameters);
+  };
+  const [asked, decided] = [new Gate(), new Gate()];
+  const canActivate = async () => {
+    asked.open();
+    await decided.passed;
+    return true;
+  };
+  const { url, streams } = await bootHttp2({ backend, guards: [{ canActivate }] });
+  const session = connectHttp2(url);
+  ends.push(() => session.destroy());
+  const request = session.request({ ':path': '/locks/stream' });
+  await asked.passed;
+  request.close();
+  await until(() => streams[0]!.destroyed);
+  decided.open();
+  // Longer than two polls.
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  expect(counts.reads).toBe(0);
+});
+
 it('over HTTP/2, a viewer that does not read costs the memory of one state', async () => {
   const { backend, counts } = backendWithLargePage();
-  const lockModule = DistributedLockModule.forRoot({ backend, shutdown: { drainMs: 0, abortGraceMs: 0 } });
-  const imports = [lockModule, LockBoardModule.forRoot({ guards: 'none' })];
-  const module = await Test.createTestingModule({ imports }).compile();
-  app = module.createNestApplication(new FastifyAdapter({ http2: true } as object), { logger: false });
-  await app.listen(0, '127.0.0.1');
-  await app.get(LockService).acquire('report');
-  const streams: Duplex[] = [];
-  (app.getHttpServer() as Server).on('stream', (stream: Duplex) => streams.push(stream));
-  const session = connectHttp2(await app.getUrl());
+  const { url, streams } = await bootHttp2({ backend, guards: 'none' });
+  await app!.get(LockService).acquire('report');
+  const session = connectHttp2(url);
   ends.push(() => session.destroy());
   session.request({ ':path': '/locks/stream' }).pause();
   await until(() => counts.reads >= 4);
