@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { parseFencingToken } from '../core/fence.js';
+import { DEFAULT_LIMIT } from '../core/list-options.js';
 import { isPermit } from '../core/store-key.js';
 import type { StoreAddress } from './open-store.js';
 import { UsageError } from './usage-error.js';
@@ -58,7 +59,6 @@ export interface FreeCommand extends StoreCommand {
 export type Command =
   LocksCommand | RunsCommand | FreeCommand | { readonly name: 'help' } | { readonly name: 'version' };
 
-const DEFAULT_LIMIT = 100;
 const TEXT = { type: 'string' } as const;
 const FLAG = { type: 'boolean' } as const;
 const OPTIONS = {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { LockShutdownError, LockTimeoutError, LockUnavailableError } from '../../../../lib/core/errors.js';
 import { Events } from '../../../../lib/core/events.js';
@@ -16,6 +17,8 @@ const BASE = 'lock/permit:pdf';
 function fixture() {
   const clock = new SettableClock();
   const stopController = new AbortController();
+  // As the engine does.
+  setMaxListeners(0, stopController.signal);
   const lines = new PermitLines(clock, stopController.signal, 2);
   const events = new Events({ namespace: 'lock', instance: 'ours', backend: 'memory', module: 'default' });
   const order: number[] = [];
