@@ -4037,8 +4037,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: a later caller of a grant cannot be released by force through another process',
     file: 'lib/core/kinds/kind-inspector.ts',
-    find: 'holders.filter((info) => mayBeOf(info, fencingToken))',
-    replace: '[]',
+    find: 'exact.length > 0 ? exact : possible',
+    replace: 'exact',
     specs: [PERMITS_SPEC],
   },
   {

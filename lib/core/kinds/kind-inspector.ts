@@ -76,11 +76,12 @@ export class KindInspector {
     if (isReleased || registry.isPlain(key)) return isReleased;
     const holders = (await this.#holdersOf(key)).filter((info) => (permit ?? info.permit) === info.permit);
     const exact = holders.filter((info) => info.fencingToken === fencingToken);
-    const matching = exact.length > 0 ? exact : holders.filter((info) => mayBeOf(info, fencingToken));
+    const possible = permit === undefined ? holders.filter((info) => mayBeOf(info, fencingToken)) : holders;
+    const matching = exact.length > 0 ? exact : possible;
     if (matching.length > 1) throw ambiguousTokenError(key, fencingToken);
     const found = matching[0]?.permit;
     if (found === undefined) return false;
-    if (matching[0]?.mode) return this.#readWrite.forceRelease(key, matching[0]);
+    if (matching[0]?.mode) return this.#readWrite.forceRelease(key, { ...matching[0], fencingToken });
     return lockAdmin.forceRelease(key, permitStoreKey(namespace, key, found), fencingToken);
   }
 
@@ -112,8 +113,8 @@ export class KindInspector {
 }
 
 /**
- * Whether the token may be that of a later caller of the grant: for a grant of another process, the store knows only the token
- * of the first one. The backend decides.
+ * Whether the token may be that of a later caller of the grant. For a grant of another process, only the token of its first
+ * caller is known here. The backend decides.
  */
 const mayBeOf = (info: LockInfo, token: bigint): boolean =>
   token > info.fencingToken && token < info.fencingToken + BigInt(MAX_LOCAL_HANDOFFS);

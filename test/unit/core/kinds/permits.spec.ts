@@ -390,6 +390,8 @@ describe('the lock of a permit', () => {
     expect((await theirs.inspect('pdf'))?.fencingToken).toBe(first.fencingToken);
     expect(fencingToken).toBeGreaterThan(first.fencingToken);
     expect(await ours.forceRelease('pdf', first.fencingToken, 0)).toBe(false);
+    for (const other of [first.fencingToken - 1n, fencingToken + 100n])
+      expect(await theirs.forceRelease('pdf', other, 0)).toBe(false);
     expect(await theirs.forceRelease('pdf', fencingToken, 0)).toBe(true);
     expect(await theirs.inspect('pdf')).toBeNull();
   });

@@ -109,6 +109,8 @@ describe('a writer that holds the key', () => {
     await first.release();
     const { fencingToken } = await second;
     expect((await theirs.inspect('catalog'))?.fencingToken).toBe(first.fencingToken);
+    for (const other of [first.fencingToken - 1n, fencingToken + 100n])
+      expect(await theirs.forceRelease('catalog', other, 0)).toBe(false);
     expect(await theirs.forceRelease('catalog', fencingToken, 0)).toBe(true);
     expect(await theirs.inspect('catalog')).toBeNull();
   });
