@@ -132,6 +132,14 @@ describe('the name of a lock in etcd', () => {
     expect(await acquire(backend, second, LEASE_MS)).toBe('granted');
   });
 
+  it('is found by the holder through a backend that did not acquire it', async () => {
+    const [backend, other] = [open(), open()];
+    const id = createAcquisitionId('other');
+    expect(await acquire(backend, id)).toBe('granted');
+    expect(await release(other, id)).toBe('released');
+    expect(await namesAt('other')).toEqual([]);
+  });
+
   it('does not let a lock that somebody else has deleted be released by its next holder', async () => {
     const backend = open();
     const [deleted, next] = [createAcquisitionId('deleted'), createAcquisitionId('deleted')];

@@ -76,7 +76,7 @@ export class EntryNames {
 /** A key of a lock has no NUL. */
 const idOf = (key: string, holder: string) => `${key}\0${holder}`;
 
-/** Where to look for the entry of this holder. If its name is not known, as after the backend was closed: among all of its key. */
+/** Where to look for the entry of this holder. If its name is not known, as of a lock of another backend: among all of its key. */
 export function entriesOf(
   { keyspace, names }: { readonly keyspace: Keyspace; readonly names: EntryNames },
   key: string,
