@@ -31,7 +31,6 @@ export class BoardFeed {
   readonly #viewers = new Set<Viewer>();
   /** What was last read, for viewers that come later. */
   readonly #latest = new Map<Topic, object>();
-  #sentEvents: BoardReader['events'] = [];
   /** The pages that are looked at, by {@link nameOf}. The first one is read next. Without a value, it was not read yet. */
   readonly #pages = new Map<string, object | undefined>();
   /** The series of polls that is going on. */
@@ -94,6 +93,7 @@ export class BoardFeed {
     this.#nextPoll?.cancel();
     this.#latest.clear();
     this.#pages.clear();
+    this.#reader.forgetJobs();
   }
 
   async #poll(own: object, count = 0): Promise<void> {
@@ -160,9 +160,8 @@ export class BoardFeed {
   /** Only if there are new ones: they are most of what is sent. */
   #publishEvents(): void {
     const { events } = this.#reader;
-    if (this.#latest.has('events') && events === this.#sentEvents) return;
-    this.#sentEvents = events;
-    this.#publish('events', { events });
+    const sent = this.#latest.get('events') as { readonly events: unknown } | undefined;
+    if (sent?.events !== events) this.#publish('events', { events });
   }
 
   #publish(topic: Topic, fields: object): void {

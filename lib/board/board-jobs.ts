@@ -20,6 +20,8 @@ export interface BoardJob extends Partial<Omit<JobInfo, 'key' | 'lastRun'>> {
 export interface BoardJobs {
   /** Never rejects. The job with this key is read now, also if it is not its turn. */
   read(firstKey?: string): Promise<readonly BoardJob[]>;
+  /** Forgets what was read. */
+  forget(): void;
 }
 
 const MAX_RUNS = 12;
@@ -27,14 +29,11 @@ const MAX_RUNS = 12;
 const JOBS_PER_POLL = 5;
 /** Each job is read in one of so many polls at least. */
 const POLLS_PER_JOB = 10;
-/** Longer than between two polls: nobody has looked at the page meanwhile. */
-const FORGOTTEN_AFTER_MS = 30_000;
 
 /** The jobs of this process, with what the store has about them. */
 export class BoardJobReader implements BoardJobs {
   readonly #runner: JobRunner;
-  readonly #known = new Map<string, BoardJob>();
-  #readAtMs = 0;
+  #known = new Map<string, BoardJob>();
 
   constructor(runner: JobRunner) {
     this.#runner = runner;
@@ -42,30 +41,31 @@ export class BoardJobReader implements BoardJobs {
 
   async read(firstKey?: string): Promise<readonly BoardJob[]> {
     const jobs = new Map(this.#runner.jobs.all.map((job) => [job.key, job]));
-    const nowMs = systemClock.monotonicMs();
-    if (nowMs - this.#readAtMs > FORGOTTEN_AFTER_MS) this.#known.clear();
-    this.#readAtMs = nowMs;
-    for (const key of this.#known.keys()) if (!jobs.has(key)) this.#known.delete(key);
+    // A reading that ends after `forget()` must not bring back what was forgotten.
+    const known = this.#known;
+    for (const key of known.keys()) if (!jobs.has(key)) known.delete(key);
     const first = firstKey === undefined ? [] : [firstKey];
-    const missing = [...jobs.keys()].filter((key) => !this.#known.has(key));
+    const missing = [...jobs.keys()].filter((key) => !known.has(key));
+    const count = Math.max(JOBS_PER_POLL, Math.ceil(jobs.size / POLLS_PER_JOB));
     // A map keeps the order in which its entries were set, so the first are those that were read longest ago.
-    const turn = [...new Set([...first, ...missing, ...this.#known.keys()])].slice(
-      0,
-      Math.max(JOBS_PER_POLL, Math.ceil(jobs.size / POLLS_PER_JOB)),
-    );
-    await Promise.all(turn.flatMap((key) => jobs.get(key) ?? []).map((job) => this.#readOne(job)));
-    return [...this.#known.values()].sort((one, other) => (one.key < other.key ? -1 : 1));
+    const turn = [...new Set([...first, ...missing, ...known.keys()])].slice(0, count);
+    await Promise.all(turn.flatMap((key) => jobs.get(key) ?? []).map((job) => this.#readOne(job, known)));
+    return [...known.values()].sort((one, other) => (one.key < other.key ? -1 : 1));
   }
 
-  async #readOne(job: Job): Promise<void> {
+  forget(): void {
+    this.#known = new Map();
+  }
+
+  async #readOne(job: Job, known: Map<string, BoardJob>): Promise<void> {
     const { key } = job;
-    const known = this.#known.get(key) ?? { key, runs: [] };
+    const before = known.get(key) ?? { key, runs: [] };
     const read = await this.#report(job).catch((error: unknown) => ({
-      ...known,
+      ...before,
       error: formatReason(error),
     }));
-    this.#known.delete(key);
-    this.#known.set(key, read);
+    known.delete(key);
+    known.set(key, read);
   }
 
   async #report(job: Job): Promise<BoardJob> {

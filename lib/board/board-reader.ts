@@ -68,6 +68,11 @@ export class BoardReader {
     return this.#parts.elections.readLeaders();
   }
 
+  /** The next {@link readJobs} shows nothing that was read before. */
+  forgetJobs(): void {
+    this.#parts.jobs.forget();
+  }
+
   /** Never rejects. The job with this key is read now, also if it is not its turn. */
   readJobs(firstKey?: string): Promise<readonly BoardJob[]> {
     return this.#parts.jobs.read(firstKey);

@@ -78,7 +78,7 @@ export function sendText(response: BoardResponse, contentType: string, text: str
 export function requireSameOriginJson({ headers }: BoardRequest): void {
   const { host, origin, 'sec-fetch-site': site, 'content-type': contentType } = headers;
   const isSameOrigin = site === undefined ? isHostOf(origin, host) : site === 'same-origin';
-  if (!isSameOrigin) throw new ForbiddenException('This request must come from the page itself.');
+  if (!isSameOrigin) throw foreignRequestError();
   if (typeof contentType !== 'string' || !/^application\/json\s*(;|$)/i.test(contentType))
     throw new UnsupportedMediaTypeException('Expected the content type application/json.');
 }
@@ -90,9 +90,10 @@ export function requireSameOriginJson({ headers }: BoardRequest): void {
  * @throws ForbiddenException if the browser says that the request comes from another site
  */
 export function refuseOtherSites({ headers: { 'sec-fetch-site': site } }: BoardRequest): void {
-  if (site !== undefined && site !== 'same-origin' && site !== 'none')
-    throw new ForbiddenException('This request must come from the page itself.');
+  if (site !== undefined && site !== 'same-origin' && site !== 'none') throw foreignRequestError();
 }
+
+const foreignRequestError = () => new ForbiddenException('This request must come from the page itself.');
 
 function isHostOf(origin: Headers[string], host: Headers[string]): boolean {
   if (typeof origin !== 'string' || typeof host !== 'string') return false;

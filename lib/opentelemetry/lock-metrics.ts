@@ -60,7 +60,6 @@ function createLockListeners(
   const hold = histogram('lock.hold', 'How long locks were held until they were released', LOCK_SECONDS);
   const countLoss = counter('lock.losses', 'Locks that were lost while they were held', '{loss}');
   const countUnavailable = counter('lock.unavailable', 'Requests that the store did not answer', '{request}');
-  const countInversion = counter('lock.order_inversions', 'Pairs of locks in opposite orders', '{inversion}');
   const countTimeout = counter('lock.timeouts', 'Callers that did not get a lock in time', '{timeout}');
   const countRetry = counter('lock.renewal_failures', 'Renewals that failed and are retried', '{renewal}');
   series.onAdded = (added) => {
@@ -85,9 +84,9 @@ function createLockListeners(
       countUnavailable(message);
     },
     shutdown: (message) => message.phase === 'done' && held.removeAll(message),
-    timeout: (message) => countTimeout(message),
-    'order-inverted': (message) => countInversion(message),
-    'renewal-failed': (message) => countRetry(message),
+    timeout: countTimeout,
+    'order-inverted': counter('lock.order_inversions', 'Pairs of locks in opposite orders', '{inversion}'),
+    'renewal-failed': countRetry,
   };
 }
 

@@ -1997,6 +1997,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/board/slow-viewers'],
   },
   {
+    title: 'the page shows jobs as they were when somebody looked last',
+    file: 'lib/board/board-feed.ts',
+    find: 'this.#reader.forgetJobs();',
+    replace: '',
+    specs: ['test/nest/board/lock-board'],
+  },
+  {
     title: 'the page reads the lists of all new searches at once',
     file: 'lib/board/board-feed.ts',
     find: 'if (this.#isReadingAtOnce) return;',

@@ -208,6 +208,21 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     await until(() => stream.count('events') >= 2);
   });
 
+  it('shows a new viewer no job as it was before nobody looked', async () => {
+    const url = await boot(adapter);
+    const guards = Array.from({ length: 6 }, (_, index) =>
+      app!.get(CronRuns).guard(`job ${index}`, { everyMs: 3_600_000 }, () => undefined),
+    );
+    const lengthOf = ({ jobs }: Record<string, unknown>) => (jobs as unknown[]).length;
+    const first = await open(url);
+    await first.next('jobs', (data) => lengthOf(data) === 6);
+    first.close();
+    await until(async () => (await connectionsOf(app!)) === 0);
+    // One reading of the page reads five jobs.
+    expect(lengthOf(await (await open(url)).next('jobs'))).toBe(5);
+    for (const onTick of guards) onTick[Symbol.dispose]();
+  });
+
   it('reads a page that is new at once, but one such page at a time', async () => {
     const backend = memoryBackend();
     const list = backend.list.bind(backend);
