@@ -20,6 +20,10 @@ export interface Case {
    * differ by less than a machine does from one second to the next.
    */
   readonly rounds?: number;
+  /** In rounds of a pinned bench: no core goes idle. For contenders with different numbers of round trips. */
+  readonly keepsCoresAwake?: boolean;
+  /** While a bench is pinned: the contender runs on the core of the servers. */
+  readonly sharesCore?: boolean;
 }
 
 export interface Column {

@@ -1,6 +1,6 @@
 import type { Bench, BenchContext, Case } from './bench.js';
 import type { Stores } from './contender.js';
-import { CONTENDER_CORE } from './pin.js';
+import { CONTENDER_CORE, SERVER_CORE } from './pin.js';
 import type { Result } from './results.js';
 import { WorkerPool } from './worker-pool.js';
 
@@ -28,6 +28,7 @@ export class ContenderRun {
   async open(stores: Promise<Stores>): Promise<void> {
     const { bench, contender, profile, oneCase, isPinned } = this.#run;
     const { name, store } = contender;
+    const core = oneCase.sharesCore ? SERVER_CORE : CONTENDER_CORE;
     try {
       const setting = { profile, leaseMs: bench.leaseMs, waitMs: WAIT_MS, stores: await stores };
       this.#workers = await WorkerPool.open(
@@ -35,7 +36,7 @@ export class ContenderRun {
         {
           processes: oneCase.processes,
           timeoutMs: bench.timeoutMs,
-          core: isPinned ? CONTENDER_CORE : undefined,
+          core: isPinned ? core : undefined,
         },
       );
       await bench.warmUp?.(this.#workers, oneCase);

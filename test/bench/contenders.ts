@@ -1,5 +1,6 @@
 import type { Contender, StoreName } from './contender.js';
 import { all as bareGrant } from './contenders/bare-grant.js';
+import { all as bareLocalQueue } from './contenders/bare-local-queue.js';
 import { all as bareNotify } from './contenders/bare-notify.js';
 import { all as curatorRecipe } from './contenders/curator-recipe.js';
 import { all as etcd3 } from './contenders/etcd3.js';
@@ -35,6 +36,7 @@ export const contenders: readonly Contender[] = [
   ...etcdRecipe,
   ...curatorRecipe,
   ...bareGrant,
+  ...bareLocalQueue,
   ...bareNotify,
 ];
 

@@ -66,12 +66,12 @@ async function* inRounds(
   runs: readonly Run[],
   rounds: number,
 ): AsyncGenerator<RunResult> {
-  const store = runs[0]?.contender.store;
-  if (store === undefined) return;
-  const endSpinning = runs[0]?.isPinned ? await keepCoresAwake() : undefined;
+  const [first] = runs;
+  if (!first) return;
+  const endSpinning = first.isPinned && first.oneCase.keepsCoresAwake ? await keepCoresAwake() : undefined;
   const opened = runs.map((run) => ({ run, contender: new ContenderRun(run) }));
   try {
-    const cleaned = stores.clean(store);
+    const cleaned = stores.clean(first.contender.store);
     for (const { contender } of opened) await contender.open(cleaned);
     const failed = new Set<Run>();
     for (let round = 0; round < rounds; round += 1) {

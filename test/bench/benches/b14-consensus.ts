@@ -51,7 +51,7 @@ export const b14: Bench<Locking, Locking, LockingReply> = {
 
 const ALONE = {
   ...{ name: 'alone', processes: 1, callers: 1, hasOneKey: false },
-  ...{ rounds: 30, forMs: 500, warmUpMs: 40_000 },
+  ...{ rounds: 30, keepsCoresAwake: true, forMs: 500, warmUpMs: 40_000 },
 };
 const CROWDS = [
   { name: '64 callers of one key', processes: 1, callers: 64 },

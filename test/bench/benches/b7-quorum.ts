@@ -1,15 +1,12 @@
 import { type Bench, type Case, QUORUM_LEASE_MS, askOne } from '../bench.js';
 import { CommandCount } from '../command-count.js';
 import { COLUMNS, callOnOwnKeys, figuresOf } from '../own-keys.js';
-import { warmUp } from '../warm-up.js';
 
 interface OnQuorum extends Case {
   readonly callers: number;
   readonly forMs: number;
+  readonly warmUpMs?: number;
 }
-
-/** So many until the engine has compiled what runs often, in a process that has one core. */
-const WARM_LOCKS = 5_000;
 
 /** Callers of one process on five independent servers, each again and again on a key of its own. */
 export const b7: Bench<OnQuorum> = {
@@ -19,21 +16,25 @@ export const b7: Bench<OnQuorum> = {
   better: 'more',
   leaseMs: QUORUM_LEASE_MS,
   isPinned: true,
-  timeoutMs: 30_000,
+  timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'quorum',
-  cases: ({ profile, isQuick }) =>
+  cases: ({ profile, isQuick }) => {
     // Nobody waits here, so there is nothing to tune.
-    (profile === 'tuned' ? [] : [1, 64]).map((callers) => ({
-      name: callers === 1 ? 'alone' : `${callers} callers`,
-      processes: 1,
-      callers,
-      forMs: isQuick ? 1_000 : 3_000,
-    })),
+    if (profile === 'tuned') return [];
+    const rounds = isQuick ? { rounds: 2, warmUpMs: 1_000 } : { rounds: 12, warmUpMs: 10_000 };
+    return [
+      { name: 'alone, cold', processes: 1, callers: 1, forMs: isQuick ? 1_000 : 3_000 },
+      { name: 'alone', processes: 1, callers: 1, forMs: 500, ...rounds },
+      { name: '64 callers', processes: 1, callers: 64, forMs: 500, ...rounds },
+    ];
+  },
+  async warmUp(workers, oneCase) {
+    if (oneCase.warmUpMs !== undefined) await workers.ask(0, { ...oneCase, forMs: oneCase.warmUpMs });
+  },
   measure: askOne,
   work: (session, { contender, setting }) => {
     const commands = new CommandCount(setting.stores.quorum[0]!, contender);
     return async ({ callers, forMs }) => {
-      await warmUp(session, WARM_LOCKS);
       await commands.start();
       const endMs = performance.now() + forMs;
       const tookMs: number[] = [];
