@@ -3953,8 +3953,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'several keys: a key that was lost counts twice at the release',
     file: COMPOSITE_LOCK,
-    find: 'if (results.has(part)) return;',
-    replace: 'if (results.has(part)) results.set({} as Part, result);',
+    find: '        if (hasResult) return;\n',
+    replace: '',
     specs: [KEYS_SPEC],
   },
   {
@@ -4158,9 +4158,16 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a writer that lost its turn keeps its slots',
     file: WRITE_ACQUISITION,
-    find: 'AbortSignal.any([this.#acquisition.signal, turn.signal, ended.signal])',
-    replace: 'AbortSignal.any([this.#acquisition.signal, ended.signal])',
+    find: '[this.#acquisition.signal, turn.signal].map(',
+    replace: '[this.#acquisition.signal].map(',
     specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'several parts: every second wait goes on when the others end',
+    file: 'lib/core/waiting/wait-controller.ts',
+    find: 'of this.#listeners.splice(0)) listener();',
+    replace: 'of this.#listeners) listener();',
+    specs: ['unit/core/waiting/wait-controller'],
   },
   {
     title: 'read and write: a writer that gives up keeps its turn',
@@ -4180,7 +4187,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a writer that was granted releases its slots',
     file: WRITE_ACQUISITION,
-    find: `    signal.removeEventListener('abort', releaseHeld);
+    find: `    for (const stop of unfollow) stop();
 `,
     replace: '',
     specs: [READ_WRITE_SPEC],

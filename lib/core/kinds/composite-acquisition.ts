@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
 import { LockTimeoutError, isError } from '../errors.js';
 import type { EventSubject, Events, LockEventName } from '../events.js';
@@ -6,6 +5,7 @@ import type { InternalLock } from '../leases/internal-lock.js';
 import type { LockAdmin } from '../lock-admin.js';
 import type { ResolvedLockOptions } from '../options.js';
 import { type AcquireTrace, createAcquireTrace, isAcquireTraced, traceAcquire } from '../tracing-channels.js';
+import { type WaitSignal, WaitController } from '../waiting/wait-controller.js';
 import type { AcquireParams } from '../waiting/waiter.js';
 import type { WaitQueues } from '../waiting/wait-queues.js';
 
@@ -60,7 +60,7 @@ export class CompositeAcquisition implements EventSubject {
   readonly #call: CompositeCall;
   readonly #parts: KindParts;
   readonly #trace: AcquireTrace | undefined;
-  readonly #ended = new AbortController();
+  readonly #ended = new WaitController();
   #isContended = false;
 
   constructor(call: CompositeCall, parts: KindParts) {
@@ -69,12 +69,11 @@ export class CompositeAcquisition implements EventSubject {
     this.label = call.label;
     this.startedAtMs = parts.clock.monotonicMs();
     if (isAcquireTraced()) this.#trace = createAcquireTrace(parts.events.source, call);
-    setMaxListeners(0, this.#ended.signal);
   }
 
   /** Aborts when the wait of the parts has ended. */
-  get signal(): AbortSignal {
-    return this.#ended.signal;
+  get signal(): WaitSignal {
+    return this.#ended;
   }
 
   get waitedMs(): number {
@@ -90,7 +89,7 @@ export class CompositeAcquisition implements EventSubject {
     const { waitMs, leaseMs, renew } = this.#call;
     const suppressedEvents = isFirst ? PUBLISHED_BY_WHOLE : HIDDEN_BESIDE_FIRST;
     const { label, startedAtMs } = this;
-    const { signal } = this.#ended;
+    const { signal } = this;
     const isWaitingElsewhere = !isFirst || this.#isContended;
     return {
       key,
@@ -125,9 +124,7 @@ export class CompositeAcquisition implements EventSubject {
 
   async #run<T extends InternalLock | null>(steps: () => Promise<T>): Promise<T> {
     const { signal, key } = this.#call;
-    const onAbort = () => this.#ended.abort(signal?.reason);
-    if (signal) setMaxListeners(0, signal); // Any number of callers may share one signal.
-    signal?.addEventListener('abort', onAbort);
+    const unfollow = signal && this.#ended.follow(signal);
     try {
       const lock = await steps();
       if (lock)
@@ -142,7 +139,7 @@ export class CompositeAcquisition implements EventSubject {
         this.#parts.events.emit('timeout', { key, waitedMs: this.waitedMs }, this);
       throw error;
     } finally {
-      signal?.removeEventListener('abort', onAbort);
+      unfollow?.();
       this.endParts();
     }
   }
@@ -158,7 +155,7 @@ export class CompositeAcquisition implements EventSubject {
    * @throws what the work throws; the reason of the signal, or of the shutdown
    */
   async untilEnded<T>(work: Promise<T>): Promise<T> {
-    const { signal } = this.#ended;
+    const { signal } = this;
     let onAbort = (): void => undefined;
     const ended = new Promise<void>((resolve) => (onAbort = resolve));
     signal.addEventListener('abort', onAbort);
@@ -174,7 +171,7 @@ export class CompositeAcquisition implements EventSubject {
 
   /** Called between two steps. @throws the reason of the signal, or of the shutdown */
   throwIfEnded(): void {
-    this.#ended.signal.throwIfAborted();
+    this.#ended.throwIfAborted();
     this.#parts.stopController.signal.throwIfAborted();
   }
 }

@@ -169,18 +169,23 @@ export abstract class CompositeLock<Part extends LockPart = LockPart>
   /** Releases each part, once. The listener gets the worst result of all. */
   #releaseParts(listener: ReleaseListener): void {
     this.#hasReleasedParts = true;
-    const unsent = new Set<Part>(this.parts);
-    const results = new Map<Part, ReleaseResult>();
+    let unsent = this.parts.length;
+    const results: ReleaseResult[] = [];
     for (const part of this.parts) {
+      let [isSent, hasResult] = [false, false];
       const onSent = () => {
-        if (unsent.delete(part) && unsent.size === 0) listener.onSent?.();
+        if (isSent) return;
+        isSent = true;
+        unsent -= 1;
+        if (unsent === 0) listener.onSent?.();
       };
       const onResult = (result: ReleaseResult) => {
         onSent();
         // A part that was lost calls back when its release is sent, and again with its result.
-        if (results.has(part)) return;
-        results.set(part, result);
-        if (results.size === this.parts.length) listener.onResult?.(worstOf([...results.values()]));
+        if (hasResult) return;
+        hasResult = true;
+        results.push(result);
+        if (results.length === this.parts.length) listener.onResult?.(worstOf(results));
       };
       part.removeView(this);
       if (part.isHeld) part.startRelease({ onSent, onResult });

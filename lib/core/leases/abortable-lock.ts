@@ -8,7 +8,7 @@ export abstract class AbortableLock extends PrintableLock {
   #controller: AbortController | undefined;
   #reason: Error | undefined;
   /** The nested locks that are not released yet. */
-  #views: Set<Abortable> | undefined;
+  #views: Abortable[] | undefined;
 
   /** Aborts the signal, if the lease has ended and nothing has noticed it yet. */
   abstract detectLoss(): void;
@@ -31,16 +31,16 @@ export abstract class AbortableLock extends PrintableLock {
 
   /** Aborts the view together with the signal, and when the lock is released before the view. */
   addView(view: Abortable): void {
-    (this.#views ??= new Set()).add(view);
+    (this.#views ??= []).push(view);
   }
 
   removeView(view: Abortable): void {
-    this.#views?.delete(view);
+    this.#views = this.#views?.filter((each) => each !== view);
   }
 
   /** The reason is created only if there is a view, because the stack of an error is slow. */
   protected abortViews(createReason: () => Error): void {
-    if (!this.#views?.size) return;
+    if (!this.#views?.length) return;
     const reason = createReason();
     for (const view of this.#views) view.abort(reason);
   }

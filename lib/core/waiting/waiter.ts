@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import type { Clock } from '../clock.js';
 import type { EventSubject } from '../events.js';
 import type { LockHandle } from '../leases/lock-handle.js';
@@ -7,6 +6,7 @@ import { queueMicrotask } from '../real-timers.js';
 import type { ResolvedLockOptions } from '../options.js';
 import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 import type { AcquireTrace } from '../tracing-channels.js';
+import { type WaitSignal, allowManyListeners } from './wait-controller.js';
 
 /** The parameters of one acquisition. */
 export interface AcquireParams extends ResolvedLockOptions, EventSubject {
@@ -15,7 +15,7 @@ export interface AcquireParams extends ResolvedLockOptions, EventSubject {
   /** The key as the store knows it, with its namespace as prefix. */
   readonly storeKey: string;
   /** When it aborts, the acquisition rejects with its reason. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: WaitSignal | undefined;
   /** Only if somebody traces acquisitions. */
   readonly trace?: AcquireTrace | undefined;
   /** The monotonic time from which `waitMs` counts, if the wait has begun with another part of the same lock. */
@@ -120,7 +120,7 @@ export class Waiter<Outcome = LockHandle> {
     const onAbort = () => {
       if (!this.#isSettled) this.#owner.reject(this, signal.reason);
     };
-    setMaxListeners(0, signal); // Any number of waiters may share one signal.
+    allowManyListeners(signal);
     signal.addEventListener('abort', onAbort);
     // A subscriber may have aborted it since it was checked.
     if (signal.aborted) queueMicrotask(onAbort);

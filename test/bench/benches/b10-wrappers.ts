@@ -4,7 +4,7 @@ import type { Setting } from '../contender.js';
 import { median } from '../statistics.js';
 
 interface Wrappers extends Case {
-  readonly rounds: number;
+  readonly repetitions: number;
   readonly callsPerRound: number;
 }
 
@@ -31,23 +31,23 @@ export const b10: Bench<Wrappers> = {
   timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'memory',
   cases: ({ isQuick }) => [
-    { name: 'alone', processes: 1, rounds: isQuick ? 20 : 60, callsPerRound: isQuick ? 500 : 1_000 },
+    { name: 'alone', processes: 1, repetitions: isQuick ? 20 : 60, callsPerRound: isQuick ? 500 : 1_000 },
   ],
   measure: askOne,
   work: (_session, { setting }) => {
     const opening = openWays(setting);
-    return async ({ rounds, callsPerRound }) => {
+    return async ({ repetitions, callsPerRound }) => {
       const ways = await opening;
       const inRounds: Record<'core' | 'service' | 'locked' | 'measured', number>[] = [];
-      for (let left = rounds; left > 0; left -= 1) {
+      for (let left = repetitions; left > 0; left -= 1) {
         const core = await usPerCall(ways.core, callsPerRound);
         const service = await usPerCall(ways.service, callsPerRound);
         const locked = await usPerCall(ways.locked, callsPerRound);
         const measured = await ways.withMetrics(() => usPerCall(ways.service, callsPerRound));
         inRounds.push({ core, service, locked, measured });
       }
-      // The first rounds warm up.
-      const counted = inRounds.slice(Math.floor(rounds / 4));
+      // The first repetitions warm up.
+      const counted = inRounds.slice(Math.floor(repetitions / 4));
       return {
         coreUs: median(counted.map(({ core }) => core)),
         serviceUs: median(counted.map(({ core, service }) => service - core)),

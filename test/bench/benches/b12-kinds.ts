@@ -5,7 +5,7 @@ import { median, sum, times } from '../statistics.js';
 import { warmUp } from '../warm-up.js';
 
 interface Kinds extends Case {
-  readonly rounds: number;
+  readonly repetitions: number;
   readonly locksPerRound: number;
 }
 
@@ -39,17 +39,17 @@ export const b12: Bench<Kinds> = {
   timeoutMs: 120_000,
   takesPart: ({ name, store }) => name.startsWith('ours') && store !== 'memory',
   cases: ({ isQuick }) => [
-    { name: 'alone', processes: 1, rounds: isQuick ? 10 : 30, locksPerRound: isQuick ? 20 : 100 },
+    { name: 'alone', processes: 1, repetitions: isQuick ? 10 : 30, locksPerRound: isQuick ? 20 : 100 },
   ],
   measure: askOne,
   work: (session, { contender, setting }) => {
     const commands = new CommandCount(setting.stores.redis, contender);
-    return async ({ rounds, locksPerRound }) => {
+    return async ({ repetitions, locksPerRound }) => {
       await warmUp(session);
       await session.acquireKind!('read', { mode: 'read' });
       const tookUs = new Map<Way, number[]>();
       const readCommands: number[] = [];
-      for (let round = 0; round < rounds; round += 1) {
+      for (let round = 0; round < repetitions; round += 1) {
         const names = times(locksPerRound, (index) => `${round}:${index}`);
         for (const way of Object.keys(WAYS) as (keyof typeof WAYS)[])
           add(tookUs, way, await usPerLock(names, (name) => acquire(session, way, name)));
@@ -57,7 +57,7 @@ export const b12: Bench<Kinds> = {
         add(tookUs, 'read', await usPerLock(names, () => session.acquireKind!('read', { mode: 'read' })));
         readCommands.push(await commands.sinceStart());
       }
-      return { ...figuresOf(tookUs), readCommands: sum(readCommands) / rounds / locksPerRound };
+      return { ...figuresOf(tookUs), readCommands: sum(readCommands) / repetitions / locksPerRound };
     };
   },
 };
@@ -77,11 +77,11 @@ async function usPerLock(names: readonly string[], lock: (name: string) => Promi
 
 const add = (to: Map<Way, number[]>, way: Way, us: number) => to.set(way, [...(to.get(way) ?? []), us]);
 
-/** The median of the rounds, and that of how many times one lock each kind took in a round. The first rounds warm up. */
+/** The median of the repetitions, and that of how many times one lock each kind took in a round. The first repetitions warm up. */
 function figuresOf(tookUs: ReadonlyMap<Way, readonly number[]>): Record<string, number> {
   const counted = (way: Way) => {
-    const rounds = tookUs.get(way) ?? [];
-    return rounds.slice(Math.floor(rounds.length / 4));
+    const repetitions = tookUs.get(way) ?? [];
+    return repetitions.slice(Math.floor(repetitions.length / 4));
   };
   const one = counted('one');
   const figures: Record<string, number> = { oneUs: median(one) };

@@ -6,7 +6,7 @@ import { median, quantile, times } from '../statistics.js';
 
 interface Listed extends Case {
   readonly locks: number;
-  readonly rounds: number;
+  readonly repetitions: number;
   readonly forMs: number;
 }
 
@@ -40,14 +40,14 @@ export const b13: Bench<Listed, ListRequest, TookMs> = {
       name: `${locks.toLocaleString('en')} locks`,
       processes: 2,
       locks: isQuick ? locks / 100 : locks,
-      rounds: isQuick ? 1 : 3,
+      repetitions: isQuick ? 1 : 3,
       forMs: isQuick ? 500 : 4_000,
     })),
-  async measure(workers, { locks, rounds, forMs }) {
+  async measure(workers, { locks, repetitions, forMs }) {
     await workers.ask(HOLDER, { hold: locks });
     await workers.ask(LOCKER, { lockForMs: forMs });
     const figures: Figures[] = [];
-    for (let left = rounds; left > 0; left -= 1) figures.push(await measureRound(workers, forMs));
+    for (let left = repetitions; left > 0; left -= 1) figures.push(await measureRound(workers, forMs));
     return Object.fromEntries(
       Object.keys(figures[0]!).map((name) => [name, median(figures.map((round) => round[name]!))]),
     );

@@ -6,7 +6,7 @@ import { median, times } from '../statistics.js';
 import { warmUp } from '../warm-up.js';
 
 interface HandOff extends Case {
-  readonly rounds: number;
+  readonly repetitions: number;
 }
 
 type HandOffRequest =
@@ -34,11 +34,11 @@ export const b5: Bench<HandOff, HandOffRequest, HandOffReply> = {
   leaseMs: LEASE_MS,
   timeoutMs: 30_000,
   takesPart: ({ store }) => STORES.includes(store),
-  cases: ({ isQuick }) => [{ name: 'hand-on', processes: 2, rounds: isQuick ? 4 : 16 }],
-  async measure(workers, { rounds }) {
+  cases: ({ isQuick }) => [{ name: 'hand-on', processes: 2, repetitions: isQuick ? 4 : 16 }],
+  async measure(workers, { repetitions }) {
     await workers.askAll({ step: 'warm up' });
     const tookMs: number[] = [];
-    for (const [round, key] of times(rounds, (index) => `hand-on:${index}`).entries()) {
+    for (const [round, key] of times(repetitions, (index) => `hand-on:${index}`).entries()) {
       const [holder, waiter] = round % 2 === 0 ? [0, 1] : [1, 0];
       await workers.ask(holder, { step: 'acquire', key });
       const comesMs = WAITER_COMES_MS.least + Math.random() * (WAITER_COMES_MS.most - WAITER_COMES_MS.least);

@@ -38,9 +38,12 @@ export const all: readonly Contender[] = [
         return {
           release() {
             const next = waiting.get(key)?.shift();
-            if (next) return next();
-            waiting.delete(key);
-            return client.evalsha(releaseSha, 1, key, me);
+            if (!next) {
+              waiting.delete(key);
+              return client.evalsha(releaseSha, 1, key, me);
+            }
+            next();
+            return undefined;
           },
         };
       };

@@ -1,8 +1,8 @@
-import { setMaxListeners } from 'node:events';
 import { unavailableError } from '../../error-factories.js';
 import { LockLostError } from '../../errors.js';
 import { MAX_READING_PROCESSES, readWriteContextKey, readWriteStoreKey } from '../../store-key.js';
 import { LockHandle } from '../../leases/lock-handle.js';
+import { WaitController } from '../../waiting/wait-controller.js';
 import type { AcquireParams } from '../../waiting/waiter.js';
 import { type CompositeCall, type KindParts, CompositeAcquisition } from '../composite-acquisition.js';
 import { CompositeLock } from '../composite-lock.js';
@@ -116,15 +116,14 @@ export class WriteAcquisition {
     }
     if (held.length === MAX_READING_PROCESSES) return held;
     const missing = this.#readerSlots().filter((_, index) => !granted[index]);
-    const ended = new AbortController();
-    const signal = AbortSignal.any([this.#acquisition.signal, turn.signal, ended.signal]);
-    setMaxListeners(0, signal);
+    const ended = new WaitController();
+    const unfollow = [this.#acquisition.signal, turn.signal].map((signal) => ended.follow(signal));
     const releaseHeld = () => releaseAll(held.splice(0));
-    signal.addEventListener('abort', releaseHeld);
+    ended.addEventListener('abort', releaseHeld);
     const waits = missing.map(async (params) => {
       try {
-        held.push(await this.#wait({ ...params, signal }));
-        if (signal.aborted) releaseHeld();
+        held.push(await this.#wait({ ...params, signal: ended }));
+        if (ended.aborted) releaseHeld();
       } catch (error) {
         // The other waits end with the same error.
         ended.abort(error);
@@ -132,7 +131,7 @@ export class WriteAcquisition {
       }
     });
     const results = await Promise.allSettled(waits);
-    signal.removeEventListener('abort', releaseHeld);
+    for (const stop of unfollow) stop();
     if (held.length === MAX_READING_PROCESSES && !isLost()) return held;
     releaseHeld();
     const failed = results.find((result) => result.status === 'rejected');
