@@ -2383,6 +2383,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'the time of a claim does not count while it waits for a lane',
+    file: 'lib/core/leases/acquirer.ts',
+    find: 'const tookMs = this.#parts.clock.monotonicMs() - startedAtMs;',
+    replace: 'const tookMs = this.#parts.clock.monotonicMs() - Math.max(startedAtMs, sentAt.monotonicMs);',
+    specs: ['test/unit/core/claim-tick'],
+  },
+  {
+    title: 'the lock of a run without a tick is requested again by the same holder',
+    file: 'lib/core/leases/acquirer.ts',
+    find: 'if (!params.request.tick) {',
+    replace: 'if (false) {',
+    specs: ['test/unit/core/claim-tick'],
+  },
+  {
     title: 'a claim is withdrawn for as long as its repetition may last, although that was never sent',
     file: 'lib/core/leases/acquirer.ts',
     find: 'if (at.monotonicMs > sentAt.monotonicMs) sentAt = at;',
@@ -4167,7 +4181,7 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/core/waiting/wait-controller.ts',
     find: 'of this.#listeners.splice(0)) listener();',
     replace: 'of this.#listeners) listener();',
-    specs: ['unit/core/waiting/wait-controller'],
+    specs: ['test/unit/core/waiting/wait-controller'],
   },
   {
     title: 'read and write: a writer that gives up keeps its turn',

@@ -62,23 +62,30 @@ export class Acquirer {
   }
 
   /**
-   * Claims a tick. If the outcome is unknown, the store may have granted the tick to this claim, and no other replica
-   * could run it. The claim is therefore repeated once: the same holder gets the same grant again.
+   * Acquires the lock of a run. If the outcome is unknown, the store may have granted the tick to this claim, and no other
+   * replica could run it. The claim is therefore repeated once: the same holder gets the same grant again. After its whole
+   * timeout it is not repeated, because a late reply then releases what it grants.
    */
   async claim(params: AcquisitionParams): Promise<Grant | NotGranted> {
+    const startedAtMs = this.#parts.clock.monotonicMs();
     let [result, sentAt] = await this.#claimOnce(params);
-    if (mayStillTakeEffect(result)) {
-      const tookMs = this.#parts.clock.monotonicMs() - sentAt.monotonicMs;
-      const isTooLate = isStoreTimeout(result) && tookMs >= timeoutOf(params) / 2;
-      if (!isTooLate) {
-        const [again, at] = await this.#claimOnce(params);
-        result = again;
-        // It may never have been sent, unlike the first.
-        if (at.monotonicMs > sentAt.monotonicMs) sentAt = at;
+    if (!mayStillTakeEffect(result)) return this.#resultOf(params, result, sentAt);
+    let newest = params;
+    const tookMs = this.#parts.clock.monotonicMs() - startedAtMs;
+    const isTooLate = isStoreTimeout(result) && tookMs >= timeoutOf(params) / 2;
+    if (!isTooLate) {
+      // Without a tick, the store could grant the first request after the run has ended, so the second has another holder.
+      if (!params.request.tick) {
+        this.#withdraw(params, sentAt);
+        newest = { ...params, request: { ...params.request, holder: this.newHolder() } };
       }
-      if (result.kind !== 'granted') this.#withdraw(params, sentAt);
+      const [again, at] = await this.#claimOnce(newest);
+      result = again;
+      // It may never have been sent, unlike the first.
+      if (at.monotonicMs > sentAt.monotonicMs) sentAt = at;
     }
-    return this.#resultOf(params, result, sentAt);
+    if (result.kind !== 'granted') this.#withdraw(newest, sentAt);
+    return this.#resultOf(newest, result, sentAt);
   }
 
   /** Resolves when every acquisition has its result. */

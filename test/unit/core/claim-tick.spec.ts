@@ -65,6 +65,40 @@ describe('the claim of a tick', () => {
     expect(await backend.inspect('lock/job:job')).toBeNull();
   });
 
+  it('that waited for a lane does not lose its lock when the reply comes after its time', async () => {
+    const clock = new SettableClock();
+    const backend = Object.assign(new ScriptedBackend({ clock }), { lanes: 1, maxBatchSize: 1 });
+    const ours = locksOn(backend);
+    backend.next('acquire', { delayAnswerMs: 3_000 });
+    backend.next('acquire', { delayAnswerMs: 2_100 });
+    const other = ours.acquire('other');
+    await clock.advance(0);
+    const claiming = ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    await clock.advance(7_000);
+    await other;
+    const claimed = await claiming;
+    const isHeld = (await backend.inspect('lock/job:job')) !== null;
+    expect(isHeld).toBe(claimed instanceof LockHandle && claimed.isValid());
+  });
+
+  it('is withdrawn if the reply that grants it comes too late', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { delayAnswerMs: 7_000 });
+    const claiming = ours.jobs.claimTick('job', { tick: tickNow(clock.wallMs()) });
+    await clock.advance(8_000);
+    expect(await claiming).toMatchObject({ kind: 'unknown' });
+    expect(await backend.inspect('lock/job:job')).toBeNull();
+  });
+
+  it('without a tick leaves no lock behind when its first request arrives after the run', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { loseConnection: true, landsAfterMs: 1_000 });
+    const run = (await ours.jobs.claimTick('job', {})) as LockHandle;
+    await run.release();
+    await clock.advance(3_000);
+    expect(await backend.inspect('lock/job:job')).toBeNull();
+  });
+
   it('is unknown if the store does not answer', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { refuse: true }, Infinity);
