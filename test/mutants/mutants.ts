@@ -4184,6 +4184,48 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core/waiting/wait-controller'],
   },
   {
+    title: 'read and write: a slot that was lost after its own extension counts as held',
+    file: WRITE_ACQUISITION,
+    find: 'failed.length === 0 && !handles.some((handle) => handle.isLost)',
+    replace: 'failed.length === 0',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'read and write: the time of a reader that left counts for the next one',
+    file: 'lib/core/kinds/slot-race.ts',
+    find: 'const giveUpAtMs = this.#parts.clock.monotonicMs() + MAX_TRY_MS;',
+    replace: 'const giveUpAtMs = this.#acquisition.startedAtMs + MAX_TRY_MS;',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
+    title: 'several parts: a signal that a subscriber has aborted is not seen',
+    file: 'lib/core/waiting/wait-controller.ts',
+    find: '    if (signal.aborted) onAbort();\n',
+    replace: '',
+    specs: ['test/unit/core/kinds/signal-reasons'],
+  },
+  {
+    title: 'several keys: a call that is refused keeps its views of outer locks',
+    file: 'lib/core/kinds/lock-kinds.ts',
+    find: '      for (const { outer } of keys) void outer?.release();\n',
+    replace: '',
+    specs: [KEYS_SPEC],
+  },
+  {
+    title: 'tokens that nobody used are not given back (memory)',
+    file: 'lib/backends/memory/memory-backend.ts',
+    find: 'if (usedOneToken && ',
+    replace: 'if (false && usedOneToken && ',
+    specs: ['test/unit/backends/memory'],
+  },
+  {
+    title: 'quorum: the confirmation of a lock limits the time of servers',
+    file: 'lib/backends/redis/quorum/redlock-backend.ts',
+    find: '(leaseMs > MIN_LEASE_MS ? Math.min(ms, leaseMs) : ms)',
+    replace: 'Math.min(ms, leaseMs)',
+    specs: ['test/cluster/quorum-confirmation'],
+  },
+  {
     title: 'read and write: a writer that gives up keeps its turn',
     file: WRITE_ACQUISITION,
     find: `    releaseAll([turn]);

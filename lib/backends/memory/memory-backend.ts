@@ -180,11 +180,13 @@ export class MemoryBackend implements LockBackend {
     return { kind: 'renewed', fencingToken };
   }
 
-  #release({ key, holder, hasEnded }: ReleaseRequest): ReleaseResult {
+  #release({ key, holder, hasEnded, usedOneToken }: ReleaseRequest): ReleaseResult {
     // The end of a run also counts after its lease, as long as the key was not granted again.
     const entry = hasEnded ? this.#entries.get(key) : this.#heldEntry(key);
     if (entry?.holder !== holder) return { kind: 'gone' };
     if (hasEnded) this.#ticks.onEnded(key);
+    // Otherwise the tokens of a busy process would run ahead of the clock, and be too small after a restart.
+    if (usedOneToken && this.#lastToken === entry.lastToken) this.#lastToken = entry.fencingToken;
     this.#removeLock(key);
     return { kind: 'released' };
   }

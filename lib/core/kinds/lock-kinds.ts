@@ -29,7 +29,7 @@ import { ReadGroups } from './read-write/read-groups.js';
 import { WriteAcquisition } from './read-write/write-acquisition.js';
 import { PermitLines } from './permit-lines.js';
 import { Permits } from './permits.js';
-import { SeveralKeys } from './several-keys.js';
+import { type KeyOfSeveral, SeveralKeys } from './several-keys.js';
 
 interface LockKindsParts extends KindParts {
   readonly namespace: string;
@@ -128,19 +128,26 @@ export class LockKinds {
   #severalKeys(given: unknown, options: AcquireOptions): SeveralKeys {
     const { namespace, locks } = this.#parts;
     const { reentrant } = options;
-    const keys = checkKeys(given).map((key) => {
-      this.registry.onPlain(key);
-      const storeKey = lockStoreKey(namespace, key);
-      return { key, storeKey, outer: findOuterLock(locks, key, storeKey, reentrant) };
-    });
-    const name = keys.map(({ key }) => key).join(', ');
-    const call = this.#callOf(name, options);
-    const missing = keys.filter(({ outer }) => !outer);
-    this.#parts.lockOrder?.check(
-      missing.map(({ key }) => key),
-      call,
-    );
-    return new SeveralKeys(keys, call, this.#parts);
+    const checkedKeys = checkKeys(given);
+    const call = this.#callOf(checkedKeys.join(', '), options);
+    const keys: KeyOfSeveral[] = [];
+    try {
+      for (const key of checkedKeys) {
+        this.registry.onPlain(key);
+        const storeKey = lockStoreKey(namespace, key);
+        keys.push({ key, storeKey, outer: findOuterLock(locks, key, storeKey, reentrant) });
+      }
+      const missing = keys.filter(({ outer }) => !outer);
+      this.#parts.lockOrder?.check(
+        missing.map(({ key }) => key),
+        call,
+      );
+      return new SeveralKeys(keys, call, this.#parts);
+    } catch (error) {
+      // The outer locks would keep the views that nobody releases.
+      for (const { outer } of keys) void outer?.release();
+      throw error;
+    }
   }
 }
 

@@ -95,21 +95,26 @@ export class SlotRace {
    */
   async tryAcquire(): Promise<GrantedSlot | Taken> {
     const first = this.#pickSlot();
-    const outcome = await this.#tryOne(first, { isFirst: true });
+    // From now on: the caller may have waited for another one of its process before.
+    const giveUpAtMs = this.#parts.clock.monotonicMs() + MAX_TRY_MS;
+    const outcome = await this.#tryOne(first, { isFirst: true, giveUpAtMs });
     if ('handle' in outcome) return outcome;
-    for (const index of await this.#findFree()) {
+    for (const index of await this.#findFree(giveUpAtMs)) {
       // Another caller of this process may have got it meanwhile.
       if (index === first || this.#parts.waitQueues.grantAt(this.#slots[index] ?? '')) continue;
-      const other = await this.#tryOne(index, { isFirst: false });
+      const other = await this.#tryOne(index, { isFirst: false, giveUpAtMs });
       if ('handle' in other) return other;
     }
     return outcome;
   }
 
   /** @throws LockUnavailableError if the store does not say whether the slot is free */
-  async #tryOne(index: number, { isFirst }: { readonly isFirst: boolean }): Promise<GrantedSlot | Taken> {
+  async #tryOne(
+    index: number,
+    { isFirst, giveUpAtMs }: { readonly isFirst: boolean; readonly giveUpAtMs: number },
+  ): Promise<GrantedSlot | Taken> {
     this.#acquisition.throwIfEnded();
-    const params = { ...this.#paramsOf(index, isFirst), maxResultWaitMs: this.#tryLeftMs };
+    const params = { ...this.#paramsOf(index, isFirst), maxResultWaitMs: this.#leftMs(giveUpAtMs) };
     const [result] = await tryParts(this.#parts.waitQueues, [params]);
     if (result instanceof LockHandle) {
       result.suppressedEvents = HIDDEN_IN_WHOLE;
@@ -120,19 +125,19 @@ export class SlotRace {
   }
 
   /** The slots that nobody holds, in random order, and then those of which the store does not say so in time. */
-  async #findFree(): Promise<readonly number[]> {
+  async #findFree(giveUpAtMs: number): Promise<readonly number[]> {
     const { free, unread, ended } = this.#parts.slotReader.read(this.#key, this.#slots);
     await this.#acquisition.untilEnded(
-      withTimeout(this.#parts.clock, this.#tryLeftMs, ended, { awaited: true }),
+      withTimeout(this.#parts.clock, this.#leftMs(giveUpAtMs), ended, { awaited: true }),
     );
     return [free, unread].flatMap((some) => shuffled([...some].map((slot) => this.#slots.indexOf(slot))));
   }
 
   /** @throws LockUnavailableError if nothing is left */
-  get #tryLeftMs(): number {
-    const { waitedMs } = this.#acquisition;
-    if (waitedMs < MAX_TRY_MS) return MAX_TRY_MS - waitedMs;
-    throw unavailableError(this.#key, new StoreTimeoutError(waitedMs));
+  #leftMs(giveUpAtMs: number): number {
+    const leftMs = giveUpAtMs - this.#parts.clock.monotonicMs();
+    if (leftMs > 0) return leftMs;
+    throw unavailableError(this.#key, new StoreTimeoutError(MAX_TRY_MS));
   }
 
   /** A random slot, of those that this process neither holds nor waits for if there are any. */

@@ -5,6 +5,7 @@ import type { ReleaseNotice, ServerStatus } from '../../../core/store-notices.js
 import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-record.js';
 import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
+import { MIN_LEASE_MS } from '../../../core/options.js';
 import { keyPrefixOf } from '../redis-source.js';
 import { Acquisition, acquireCommands } from './operations/acquisition.js';
 import { forceRelease, inspect, readTicks, setPaused } from './operations/majority-queries.js';
@@ -183,7 +184,11 @@ export class RedlockBackend implements LockBackend {
   }
 
   #timeouts(timeoutMs: number, leases: readonly { readonly leaseMs: number }[] = []): Timeouts {
-    const shortestMs = leases.reduce((ms, { leaseMs }) => Math.min(ms, leaseMs), Infinity);
+    // A renewal with the shortest lease only confirms a longer one.
+    const shortestMs = leases.reduce(
+      (ms, { leaseMs }) => (leaseMs > MIN_LEASE_MS ? Math.min(ms, leaseMs) : ms),
+      Infinity,
+    );
     const forLeaseMs = Math.max(shortestMs * SERVER_LIMIT_PER_LEASE, MIN_SERVER_LIMIT_MS);
     return { timeoutMs, serverLimitMs: Math.min(timeoutMs, this.#options.serverLimitMs, forLeaseMs) };
   }

@@ -176,7 +176,8 @@ export class WriteAcquisition {
     const extensions = await Promise.allSettled(handles.map((handle) => handle.extend(leaseMs)));
     for (const handle of handles) handle.stopRenewing();
     const failed = extensions.filter((extension) => extension.status === 'rejected');
-    if (failed.length === 0) return true;
+    // A slot may have been lost after its own extension, while the others were not confirmed yet.
+    if (failed.length === 0 && !handles.some((handle) => handle.isLost)) return true;
     releaseAll(handles);
     const other = failed.find(({ reason }) => !(reason instanceof LockLostError));
     if (other) throw other.reason;

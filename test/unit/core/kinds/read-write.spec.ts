@@ -33,6 +33,20 @@ async function instancesOf({ backend }: Fixture): Promise<string[]> {
 const recordOf = (failure: Promise<unknown>) => failure.catch((error: unknown) => error);
 
 describe('readers', () => {
+  it('that followed another one which left have their own time to ask the store', async () => {
+    const { ours, backend, clock } = lockFixture();
+    const leaving = new AbortController();
+    backend.next('inspect', { delayAnswerMs: 900 });
+    backend.next('acquire', { delayAnswerMs: 900 });
+    const first = recordOf(ours.tryAcquire('catalog', { mode: 'read', signal: leaving.signal }));
+    const second = ours.tryAcquire('catalog', { mode: 'read' });
+    await clock.advance(1_200);
+    leaving.abort(new Error('left'));
+    await clock.advance(1_000);
+    expect(await first).toMatchObject({ message: 'left' });
+    expect((await second)?.isValid()).toBe(true);
+  });
+
   it('of any number of processes read at the same time, and keep writers out', async () => {
     const fixture = lockFixture();
     const { ours, theirs, clock } = fixture;
@@ -384,6 +398,32 @@ describe('a writer', () => {
       await expectFree(fixture);
     },
   );
+
+  it('without renewal that loses a slot while its lease begins anew acquires again', async () => {
+    const fixture = lockFixture();
+    const { ours, backend, clock } = fixture;
+    const execute = backend.execute.bind(backend);
+    let hasDelayed = false;
+    const spy = vi.spyOn(backend as LockBackend, 'execute');
+    spy.mockImplementation(async (requests, _timeoutMs, onResult) => {
+      const results = await execute(requests);
+      if (!requests.renew || hasDelayed) return results;
+      hasDelayed = true;
+      // One is confirmed at once, and the others some time later.
+      onResult!('renew', 3, results.renew[3]!);
+      await new Promise((resolve) => clock.after(200, () => resolve(undefined)));
+      return results;
+    });
+    const writing = ours.acquire('catalog', { ...WRITE, renew: false });
+    await clock.advance(100);
+    await backend.forceRelease(slot(3), (await backend.inspect(slot(3)))!.fencingToken);
+    await ours.confirmHeld('catalog');
+    await clock.advance(1_000);
+    const lock = await writing;
+    expect(lock.isValid()).toBe(true);
+    await lock.release();
+    await expectFree(fixture);
+  });
 
   it('without renewal that does not wait gets nothing if it loses a slot before its lease begins anew', async () => {
     const fixture = lockFixture();

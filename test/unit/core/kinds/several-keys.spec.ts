@@ -31,6 +31,16 @@ describe('several keys', () => {
     expect(message('released', 1)).toMatchObject({ key: 'a, b, c', template: 'transfer', instance: 'ours' });
   });
 
+  it('let go of the outer lock if one of them is refused', async () => {
+    const { ours } = lockFixture();
+    await ours.acquire('shared', { mode: 'read' });
+    await ours.withLock('a', {}, async (outer) => {
+      const removeView = vi.spyOn(outer as unknown as AbortableLock, 'removeView');
+      await expect(ours.acquire(['a', 'shared'], { reentrant: true })).rejects.toThrow(LockConfigError);
+      expect(removeView).toHaveBeenCalledOnce();
+    });
+  });
+
   it('holds only the keys before the one that it waits for', async () => {
     const { clock, ours, theirs, isHeld } = lockFixture();
     const holder = await theirs.acquire('b');

@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { expect, it, onTestFinished } from 'vitest';
 import type { AcquireOptions } from '../../../../lib/core/options.js';
 import { lockFixture } from '../lock-fixture.js';
 
@@ -19,6 +20,8 @@ const REASONS: Record<string, () => object> = {
       },
     ),
 };
+
+const STARTED = 'tracing:nestjs-distributed-lock:acquire:start';
 
 const KINDS: Record<string, { key: string | string[]; options: AcquireOptions; holder: AcquireOptions }> = {
   'a plain lock': { key: 'a', options: {}, holder: {} },
@@ -46,5 +49,23 @@ it.each(cases)(
     await clock.advance(500);
     leaving.abort(create());
     expect(await failed).toBe(true);
+  },
+);
+
+it.each(Object.entries(KINDS))(
+  'a caller whose signal is aborted by a subscriber does not wait for %s',
+  async (_kind, { key, options, holder }) => {
+    const { ours, theirs, clock } = lockFixture();
+    await theirs.acquire('a', holder);
+    const leaving = new AbortController();
+    const leave = () => leaving.abort(new Error('left'));
+    subscribe(STARTED, leave);
+    onTestFinished(() => {
+      unsubscribe(STARTED, leave);
+    });
+    const acquiring = ours.acquire(key, { ...options, signal: leaving.signal, waitMs: 60_000 });
+    const failed = acquiring.catch((error: unknown) => error);
+    await clock.advance(500);
+    expect(await Promise.race([failed, Promise.resolve('waiting')])).toMatchObject({ message: 'left' });
   },
 );
