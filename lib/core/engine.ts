@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events';
 import type { LockBackend } from './backend.js';
 import { BackendUse } from './backend-use.js';
 import { type Clock, systemClock } from './clock.js';
@@ -15,6 +14,7 @@ import { Batcher } from './requests/batcher.js';
 import { Shutdown } from './shutdown.js';
 import { StoreHealth } from './store-health.js';
 import { TimerWheel } from './timer-wheel.js';
+import { allowManyListeners } from './waiting/wait-controller.js';
 import { WaitQueues } from './waiting/wait-queues.js';
 
 export interface EngineOptions {
@@ -69,7 +69,7 @@ export function createEngine(options: EngineOptions, locks: object): Engine {
   });
   const stopController = new AbortController();
   // Each sleeping job adds a listener.
-  setMaxListeners(0, stopController.signal);
+  allowManyListeners(stopController.signal);
   const { signal } = stopController;
   const lockAdmin = new LockAdmin({ backend, backendUse, clock, waitQueues, stopping: signal });
   const shared = { clock, acquirer, heldLocks, lockAdmin };

@@ -79,6 +79,11 @@ export class ElectionCandidate implements Candidate {
     return (await term?.isConfirmed()) ? term : undefined;
   }
 
+  /** Whether it has a term that is neither active nor over. */
+  get isInDoubt(): boolean {
+    return this.#term?.isInDoubt ?? false;
+  }
+
   isLeader(): boolean {
     return this.currentTerm !== undefined;
   }

@@ -174,6 +174,11 @@ export class Elections {
     return this.currentTerm(name) ?? (await this.#candidates.get(name)?.confirmTerm());
   }
 
+  /** Whether this process has a term of which the store has not said, after a step of the clock, whether it still has it. */
+  isInDoubt(name: string): boolean {
+    return this.#candidates.get(name)?.isInDoubt ?? false;
+  }
+
   /**
    * The term that a call of a decorated method belongs to. If the method was not found at boot, its first call joins the
    * election; if this process has left the election since, it does not join again.

@@ -36,6 +36,11 @@ export class Term {
     return this.#lock.isValid() && !this.leaderTerm.signal.aborted;
   }
 
+  /** Whether only the step of a clock speaks against it, and the store has not been asked yet or has not answered. */
+  get isInDoubt(): boolean {
+    return !this.#lock.isLost && !this.leaderTerm.signal.aborted && !this.isActive;
+  }
+
   /** Like {@link isActive}, but asks the store first if the wall clock and the monotonic clock disagree. */
   async isConfirmed(): Promise<boolean> {
     await this.#lock.isConfirmed();

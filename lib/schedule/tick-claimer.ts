@@ -1,4 +1,5 @@
 import type { ClaimTickParams } from '../core/job-locks.js';
+import type { TickRefused } from '../core/tick.js';
 import { unknownResult } from '../core/unknown-result.js';
 import type { NotGranted } from '../core/leases/acquirer.js';
 import { LockHandle } from '../core/leases/lock-handle.js';
@@ -37,22 +38,34 @@ export class TickClaimer {
     const wasFiring = job.isFiring();
     await sleep(clock, jitterMsOf(job, tick), stopping, { awaited: true });
     while (!stopping.aborted) {
-      if (!(await this.mayRun(job))) return 'not-leader';
+      const refusal = await this.#refusalByLeader(job);
       if (wasFiring && !job.isFiring()) return undefined;
       const params = buildClaimParams(job, tick, this.#locks);
-      const result = await this.#claim(job, params);
-      if (result === 'shutdown') return result;
-      this.#pauseReporter.report(job, isPaused(result));
-      if (result instanceof LockHandle) return result;
-      if (result.kind !== 'refused' || result.reason !== 'early') {
-        this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
+      const result = refusal ?? (await this.#claim(job, params));
+      if (result === 'shutdown' || result instanceof LockHandle) return result;
+      if (result !== 'not-leader') this.#pauseReporter.report(job, isPaused(result));
+      const aheadMs = this.#aheadMs(params, result);
+      if (aheadMs === undefined) {
+        if (result !== 'not-leader') this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
         return result;
       }
-      this.#clockSkewReporter.reportEarly(job, result.aheadMs);
-      // The clock of this process is ahead of the store's. The first replica to claim the tick when it is due runs it.
-      await sleep(clock, Math.max(result.aheadMs, 1), stopping, { awaited: true });
+      if (isEarly(result)) this.#clockSkewReporter.reportEarly(job, aheadMs);
+      // The first replica to claim the tick when it is due runs it.
+      await sleep(clock, Math.max(aheadMs, 1), stopping, { awaited: true });
     }
     return 'shutdown';
+  }
+
+  /**
+   * How far ahead the tick is, if this result does not decide it. The timer of an interval fires up to half a period before its
+   * tick: until then this process may become leader, the job may be resumed, and the store may be back.
+   */
+  #aheadMs({ tick }: ClaimTickParams, result: NotGranted | 'not-leader'): number | undefined {
+    // The clock of this process may be ahead of the store's.
+    if (isEarly(result)) return result.aheadMs;
+    if (result !== 'not-leader' && result.kind !== 'unknown' && !isPaused(result)) return undefined;
+    const aheadMs = tick.tickMs - tick.maxEarlyMs - this.#locks.clock.wallMs();
+    return aheadMs > 0 ? aheadMs : undefined;
   }
 
   #reportRefusal(
@@ -68,15 +81,24 @@ export class TickClaimer {
     else if (result.reason === 'stale') this.#clockSkewReporter.reportStale(job, tick, result.aheadMs);
   }
 
-  /** Whether this process may run the job: with `leader`, only while it leads. */
-  async mayRun({ options: { leader } }: Job): Promise<boolean> {
-    return leader === undefined || (await this.#elections.confirmTerm(leader)) !== undefined;
+  /** Whether this process may run the job: with `leader`, only while it leads. `undefined` while the store does not say so. */
+  async mayRun({ options: { leader } }: Job): Promise<boolean | undefined> {
+    if (leader === undefined || (await this.#elections.confirmTerm(leader)) !== undefined) return true;
+    return this.#elections.isInDoubt(leader) ? undefined : false;
+  }
+
+  async #refusalByLeader(job: Job): Promise<NotGranted | 'not-leader' | undefined> {
+    const mayRun = await this.mayRun(job);
+    if (mayRun === undefined)
+      return unknownResult(new Error('the store did not say whether this process still leads'));
+    return mayRun ? undefined : 'not-leader';
   }
 
   /** Claims a tick whose timer fired long ago or never. */
   async claimNow(job: Job, tick: Tick, claimed?: Tick): Promise<ClaimOutcome> {
     if (this.#locks.stopping.aborted) return 'shutdown';
-    if (!(await this.mayRun(job))) return 'not-leader';
+    const refusal = await this.#refusalByLeader(job);
+    if (refusal !== undefined) return refusal;
     if (!job.isFiring()) return undefined;
     return this.#claim(job, buildClaimParams(job, tick, this.#locks, claimed));
   }
@@ -114,5 +136,7 @@ export class TickClaimer {
   }
 }
 
-const isPaused = (result: LockHandle | NotGranted) =>
-  !(result instanceof LockHandle) && result.kind === 'refused' && result.reason === 'paused';
+const isPaused = (result: NotGranted) => result.kind === 'refused' && result.reason === 'paused';
+
+const isEarly = (result: NotGranted | 'not-leader'): result is TickRefused =>
+  result !== 'not-leader' && result.kind === 'refused' && result.reason === 'early';

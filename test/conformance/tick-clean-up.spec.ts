@@ -1,10 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { DataSource } from 'typeorm';
 import type { AcquireRequest, LockBackend } from '../../lib/core/backend.js';
 import { tickStoreKey } from '../../lib/core/store-key.js';
+import { askRedis } from '../services/ask-redis.js';
+import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
+import type { Service } from '../services/service.js';
 import { serviceUrl } from '../support/environment.js';
 import {
   type Store,
@@ -131,4 +134,51 @@ describe('the ticks that may overlap, on redis', () => {
     await redis.quit();
     await backend.close();
   });
+});
+
+describe('the ticks that may overlap, in keys that expire', () => {
+  const staleAfterMs = 600_000;
+  let servers: readonly Service[];
+  beforeAll(async () => {
+    servers = await startRedisQuorum(3);
+  });
+  afterAll(() => stopAll(servers));
+
+  const quorumUrls = () => servers.map(({ url }) => url);
+  const quorumStore = (): Store => ({ quorum: { at: quorumUrls() } });
+
+  /** For how long a majority keeps the Redis key. */
+  async function keptMs(urls: readonly string[], redisKey: string): Promise<number> {
+    const all = await Promise.all(urls.map((url) => askRedis(url, (admin) => admin.pttl(redisKey))));
+    return all.sort((one, other) => one - other)[Math.floor(all.length / 2)]!;
+  }
+
+  it.each([
+    ['redis', redisStore, () => [serviceUrl('TEST_REDIS_URL')], 'lock'],
+    ['a quorum', quorumStore, quorumUrls, 'vote'],
+  ])(
+    'are kept until their dead runs may not be retried any more, on %s',
+    async (_, storeOf, urlsOf, suffix) => {
+      const backend = backendOn(storeOf());
+      const tickMs = Date.now();
+      const key = tickStoreKey('spec', randomUUID(), tickMs);
+      const lock = { key, holder: randomUUID(), leaseMs: 20_000, instance: 'spec' };
+      const cleanUp = { afterMs: lock.leaseMs + staleAfterMs, fromKey: key, beforeKey: key };
+      const tick = { tickMs, maxEarlyMs: 60_000, staleAfterMs, maxAttempts: 2, cleanUp };
+      await backend.execute({ acquire: [{ ...lock, tick }] }, LIMIT_MS);
+      // The lease then ends as much later as that of a run which has renewed it for 20 s, then 40 s.
+      for (const leaseMs of [40_000, 60_000]) {
+        await backend.execute({ renew: [{ ...lock, leaseMs }] }, LIMIT_MS);
+        const leftMs = await keptMs(urlsOf(), `{${key}}:${suffix}`);
+        const { heldForMs } = await backend.readTicks(key, LIMIT_MS);
+        expect(heldForMs).toBeGreaterThan(leaseMs - 20_000);
+        expect(leftMs - heldForMs).toBeGreaterThan(staleAfterMs - 1_000);
+        expect(leftMs).toBeLessThanOrEqual(staleAfterMs + leaseMs + 20_000);
+      }
+      await backend.execute({ release: [lock] }, LIMIT_MS);
+      expect(await keptMs(urlsOf(), `{${key}}:${suffix}`)).toBeGreaterThan(staleAfterMs);
+      expect((await backend.readTicks(key, LIMIT_MS)).claimed).toEqual({ tickMs, attempt: 1 });
+      await backend.close();
+    },
+  );
 });

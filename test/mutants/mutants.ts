@@ -671,6 +671,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redis-lone'],
   },
   {
+    title: 'the tick of a dead run is forgotten before its retry (Redis)',
+    file: LOCK_VERBS,
+    find: "call('PTTL', KEYS[k]) + longerMs",
+    replace: "call('PTTL', KEYS[k])",
+    specs: ['test/conformance/tick-clean-up'],
+  },
+  {
+    title: 'the tick of a dead run is forgotten before its retry (quorum)',
+    file: VOTE_VERBS,
+    find: 'params.memoryMs, lock.tick ~= noTick and longerMs',
+    replace: 'params.memoryMs',
+    specs: ['test/conformance/tick-clean-up'],
+  },
+  {
     title: 'a released key is remembered for as long as a held one (Redis)',
     file: LOCK_VERBS,
     find: `pcall('PSETEX', KEYS[k], memoryOf(lock, tokenMemoryMs), '0 '`,

@@ -56,11 +56,12 @@ export class WaitController implements WaitSignal {
   }
 }
 
-/**
- * Any number of callers may share one signal.
- *
- * @throws TypeError for an `AbortSignal` of another runtime
- */
+/** Any number of callers may share one signal. */
 export function allowManyListeners(signal: WaitSignal): void {
-  if (!(signal instanceof WaitController)) setMaxListeners(0, signal as AbortSignal);
+  if (signal instanceof WaitController) return;
+  try {
+    setMaxListeners(0, signal as AbortSignal);
+  } catch {
+    // A signal of another runtime, such as jsdom, does not count its listeners.
+  }
 }

@@ -70,8 +70,12 @@ export class DeadRunWatcher {
   async #watch(job: Job, tick: Tick, { inMs, sleeper }: { inMs: number; sleeper: Sleeper }): Promise<void> {
     const { locks, claimer } = this.#parts;
     let notInvokedPauseMs = RETRY_PAUSE_MS / 2;
+    const { takeoverWithinMs, staleAfterMs } = buildClaimParams(job, tick, locks).tick;
+    // The run may be interrupted, and its lock released, long before its lease would have ended.
+    const longestPauseMs = Math.max((takeoverWithinMs ?? staleAfterMs) / 2, RETRY_PAUSE_MS);
     let pauseMs: number | undefined = inMs;
     while (pauseMs !== undefined) {
+      pauseMs = Math.min(pauseMs, longestPauseMs);
       await sleeper.sleep(pauseMs + Math.random() * Math.min(pauseMs, MAX_JITTER_MS));
       // If the job is started again, its recovery finds the dead run.
       if (locks.stopping.aborted || !job.isFiring()) return;

@@ -25,6 +25,8 @@ export class Recovery {
   readonly #deadRunWatcher: DeadRunWatcher;
   readonly #ownTickSearch: OwnTickSearch;
   readonly #recovering = new Set<Job>();
+  /** Those whose recovery was asked for while one was in progress. */
+  readonly #toRepeat = new Set<Job>();
   readonly #hadPlan = new WeakSet<Job>();
 
   constructor(parts: RecoveryParts) {
@@ -59,12 +61,20 @@ export class Recovery {
   /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
   recover(job: Job): void {
     this.#rememberPlan(job);
-    if (!(runsMissedTicks(job) || retriesDeadRuns(job)) || this.#recovering.has(job)) return;
+    if (!(runsMissedTicks(job) || retriesDeadRuns(job))) return;
+    // One that is in progress may have read the store before.
+    if (this.#recovering.has(job)) {
+      this.#toRepeat.add(job);
+      return;
+    }
     this.#recovering.add(job);
     void this.#parts.context
       .runInAsyncScope(() => this.#recover(job))
       .catch((error: unknown) => job.onError(error))
-      .finally(() => this.#recovering.delete(job));
+      .finally(() => {
+        this.#recovering.delete(job);
+        if (this.#toRepeat.delete(job)) this.recover(job);
+      });
   }
 
   /** Returns whether the job had another plan before. */
@@ -81,8 +91,9 @@ export class Recovery {
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
     // A new recovery starts when this process is elected or begins to fire the job.
-    while (!stopping.aborted && job.isFiring() && (await this.#parts.claimer.mayRun(job))) {
-      if (await this.#tryToRecover(job)) return;
+    while (!stopping.aborted && job.isFiring()) {
+      const mayRun = await this.#parts.claimer.mayRun(job);
+      if (mayRun === false || (mayRun && (await this.#tryToRecover(job)))) return;
       await sleep(clock, pauseMs * (0.5 + Math.random() / 2), stopping);
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
     }

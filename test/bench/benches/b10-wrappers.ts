@@ -1,22 +1,29 @@
-import { type Bench, type Case, LEASE_MS, askOne } from '../bench.js';
+import { type Bench, type Case, LEASE_MS } from '../bench.js';
 import { importBuilt } from '../built-package.js';
 import type { Setting } from '../contender.js';
-import { median } from '../statistics.js';
 
 interface Wrappers extends Case {
-  readonly repetitions: number;
-  readonly callsPerRound: number;
+  readonly calls: number;
+  readonly warmUpCalls: number;
+}
+
+interface CallsRequest {
+  readonly calls: number;
+  /** In this process, from now on: subscribing and unsubscribing again and again would be measured, too. */
+  readonly withMetrics: boolean;
 }
 
 /** One call under a lock, in each of the ways. */
-type Way = () => Promise<unknown>;
-type Ways = Readonly<Record<'core' | 'service' | 'locked', Way>> & {
-  /** Runs this while OpenTelemetry records metrics. */
-  readonly withMetrics: (run: () => Promise<number>) => Promise<number>;
+type Ways = Readonly<Record<'core' | 'service' | 'locked', () => Promise<unknown>>> & {
+  readonly startMetrics: () => void;
 };
 
+type TookUs = Readonly<Record<'core' | 'service' | 'locked', number>>;
+
+const [PLAIN, MEASURED] = [0, 1];
+
 /** What the service, the decorator and metrics add to a call of the core, with locks in memory so that nothing else counts. */
-export const b10: Bench<Wrappers> = {
+export const b10: Bench<Wrappers, CallsRequest, TookUs> = {
   name: 'B10',
   title: 'On top of a call of the core',
   columns: [
@@ -31,29 +38,33 @@ export const b10: Bench<Wrappers> = {
   timeoutMs: 60_000,
   takesPart: ({ store }) => store === 'memory',
   cases: ({ isQuick }) => [
-    { name: 'alone', processes: 1, repetitions: isQuick ? 20 : 60, callsPerRound: isQuick ? 500 : 1_000 },
+    {
+      ...{ name: 'alone', processes: 2, rounds: isQuick ? 4 : 40 },
+      ...{ calls: 1_000, warmUpCalls: isQuick ? 2_000 : 40_000 },
+    },
   ],
-  measure: askOne,
+  async warmUp(workers, { warmUpCalls: calls }) {
+    await workers.ask(PLAIN, { calls, withMetrics: false });
+    await workers.ask(MEASURED, { calls, withMetrics: true });
+  },
+  async measure(workers, { calls }) {
+    const plain = await workers.ask(PLAIN, { calls, withMetrics: false });
+    const measured = await workers.ask(MEASURED, { calls, withMetrics: true });
+    return {
+      coreUs: plain.core,
+      serviceUs: plain.service - plain.core,
+      lockedUs: plain.locked - plain.core,
+      metricsUs: measured.service - plain.service,
+    };
+  },
   work: (_session, { setting }) => {
     const opening = openWays(setting);
-    return async ({ repetitions, callsPerRound }) => {
+    return async ({ calls, withMetrics }) => {
       const ways = await opening;
-      const inRounds: Record<'core' | 'service' | 'locked' | 'measured', number>[] = [];
-      for (let left = repetitions; left > 0; left -= 1) {
-        const core = await usPerCall(ways.core, callsPerRound);
-        const service = await usPerCall(ways.service, callsPerRound);
-        const locked = await usPerCall(ways.locked, callsPerRound);
-        const measured = await ways.withMetrics(() => usPerCall(ways.service, callsPerRound));
-        inRounds.push({ core, service, locked, measured });
-      }
-      // The first repetitions warm up.
-      const counted = inRounds.slice(Math.floor(repetitions / 4));
-      return {
-        coreUs: median(counted.map(({ core }) => core)),
-        serviceUs: median(counted.map(({ core, service }) => service - core)),
-        lockedUs: median(counted.map(({ core, locked }) => locked - core)),
-        metricsUs: median(counted.map(({ service, measured }) => measured - service)),
-      };
+      if (withMetrics) ways.startMetrics();
+      const core = await usPerCall(ways.core, calls);
+      const service = await usPerCall(ways.service, calls);
+      return { core, service, locked: await usPerCall(ways.locked, calls) };
     };
   },
 };
@@ -92,13 +103,11 @@ async function openWays({ leaseMs, waitMs }: Setting): Promise<Ways> {
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
   const meterProvider = new MeterProvider({ readers: [new PeriodicExportingMetricReader({ exporter })] });
   const [service, orders] = [app.get(LockService), app.get(Orders)];
+  let recording: Disposable | undefined;
   return {
     core: () => core.withLock('order:7', {}, async () => {}),
     service: () => service.withLock('order:7', async () => {}),
     locked: () => orders.ship('7'),
-    async withMetrics(run) {
-      using _recording = metrics?.instrumentLocks({ meterProvider });
-      return await run();
-    },
+    startMetrics: () => (recording ??= metrics?.instrumentLocks({ meterProvider })),
   };
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Locks } from '../../../lib/core/locks.js';
 import { Elections } from '../../../lib/election/elections.js';
 import type { CronRun } from '../../../lib/schedule/job.js';
@@ -10,7 +10,8 @@ import { Gate } from '../../support/gate.js';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { lockFixture, locksOn } from '../core/lock-fixture.js';
 
-const HOUR_MS = 60 * 60 * 1_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 const LEASE_MS = 30_000;
 /** The time at which the clock of {@link lockFixture} begins. */
 const BEGIN_MS = Date.UTC(2026, 0, 1);
@@ -400,8 +401,6 @@ describe('a tick whose replica dies', () => {
   });
 });
 
-const MINUTE_MS = 60_000;
-
 /** A run in progress, which another replica watches, of a job that has been paused for a minute. */
 async function pauseDuringRun(overlap: 'forbid' | 'allow') {
   const given = replicas({ onDeadRun: 'retry', overlap });
@@ -708,6 +707,106 @@ describe('a run', () => {
     await clock.advance(2_000);
     await fire();
     expect(shown(runs)).toEqual(['one 2 #1', 'other 3 #1']);
+  });
+
+  describe('of an interval whose timer fires long before its tick', () => {
+    const INTERVAL = createIntervalPlan(6 * MINUTE_MS);
+    const AT_MINUTE_6 = [{ by: 'other', tick: new Date(BEGIN_MS + 6 * MINUTE_MS) }];
+
+    it('is run by the replica that is elected in between', async () => {
+      const { clock, ours, theirs, runs, replica } = replicas({ leader: 'dispatcher' }, INTERVAL);
+      const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];
+      one.elections.start();
+      await clock.advance(4 * MINUTE_MS);
+      other.elections.start();
+      const firing = other.fire();
+      await clock.advance(MINUTE_MS);
+      void one.elections.join('dispatcher').leave();
+      await clock.advance(MINUTE_MS + 1);
+      await firing;
+      expect(runs).toMatchObject(AT_MINUTE_6);
+    });
+
+    it('runs if the job was paused only in between', async () => {
+      const { clock, ours, runs, replica } = replicas({}, INTERVAL);
+      const other = replica(ours, 'other');
+      await clock.advance(4 * MINUTE_MS);
+      await ours.jobs.setPaused('job', true);
+      const firing = other.fire();
+      await clock.advance(MINUTE_MS);
+      await ours.jobs.setPaused('job', false);
+      await clock.advance(MINUTE_MS + 1);
+      await firing;
+      expect(runs).toMatchObject(AT_MINUTE_6);
+    });
+
+    it('runs if the store was down only in between', async () => {
+      const { clock, backend, ours, runs, replica } = replicas({ onMissed: 'once' }, INTERVAL);
+      const other = replica(ours, 'other');
+      await clock.advance(4 * MINUTE_MS);
+      backend.next('acquire', { refuse: true });
+      const firing = other.fire();
+      await clock.advance(2 * MINUTE_MS + 1);
+      await firing;
+      expect(runs).toMatchObject(AT_MINUTE_6);
+    });
+  });
+
+  it('is run once the store confirms the leader whose clock has made a step, with onMissed: once', async () => {
+    const { clock, backend, ours, runs, replica } = replicas({ leader: 'dispatcher', onMissed: 'once' });
+    const one = replica(ours, 'one');
+    one.runner.start();
+    one.elections.start();
+    await clock.advance(HOUR_MS);
+    backend.next('renew', { refuse: true }, 3);
+    backend.next('inspect', { refuse: true }, 3);
+    clock.setWall(clock.wallMs() + 2_000);
+    const firing = one.fire();
+    await clock.advance(1);
+    await firing;
+    expect(runs).toEqual([]);
+    await clock.advance(60_000);
+    expect(runs.map(({ tick }) => tick.getTime() - BEGIN_MS)).toEqual([HOUR_MS]);
+  });
+
+  it('is run although the search for missed ticks had read the store before its claim failed', async () => {
+    const { clock, backend, ours, runs, replica } = replicas({ onMissed: 'once' });
+    const one = replica(ours, 'one');
+    await clock.advance(HOUR_MS - 1_000);
+    const slow = new Gate();
+    const registerTicks = backend.registerTicks.bind(backend);
+    vi.spyOn(backend, 'registerTicks').mockImplementationOnce(async (key) => {
+      const state = await registerTicks(key);
+      await slow.passed;
+      return state;
+    });
+    one.runner.start();
+    await clock.advance(1_000);
+    backend.next('acquire', { refuse: true });
+    await one.fire();
+    slow.open();
+    await clock.advance(MINUTE_MS);
+    expect(runs.map(({ tick }) => tick.getTime() - BEGIN_MS)).toEqual([HOUR_MS]);
+  });
+
+  it('whose run was interrupted is retried in time, however much shorter that is than its lease', async () => {
+    const options = { onDeadRun: 'retry', staleAfterMs: 10_000 } as const;
+    const { clock, ours, theirs, runs, replica } = replicas(options);
+    const work = ({ signal }: CronRun) =>
+      new Promise((_, reject) => {
+        const fail: (reason: unknown) => void = reject;
+        signal.addEventListener('abort', () => fail(signal.reason));
+      });
+    const [one, other] = [replica(ours, 'one', work), replica(theirs, 'other')];
+    await clock.advance(HOUR_MS);
+    const firing = one.fire();
+    await clock.advance(10);
+    await other.fire();
+    await clock.advance(1_000);
+    const draining = ours.drain({ drainMs: 0, abortGraceMs: 1_000 });
+    await clock.advance(12_000);
+    await Promise.allSettled([draining, firing]);
+    expect(runs.map(({ by }) => by)).toEqual(['one', 'other']);
   });
 
   it('of an overlapping job begins while an earlier one is in progress', async () => {

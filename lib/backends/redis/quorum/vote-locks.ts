@@ -27,10 +27,10 @@ export const LOCKS = `
 
   -- Tokens from before the clock was set back are remembered until the clock has caught up with them. Otherwise the next
   -- token could be smaller. A pause has no time limit.
-  local function write(key, lock, memoryMs)
+  local function write(key, lock, memoryMs, longerMs)
     if isPaused(lock) then return call('SET', key, textOf(lock)) end
     local aheadMs = math.max(math.ceil((lock.last - nowUs) / 1000), 0)
-    call('PSETEX', key, plain(math.max(call('PTTL', key), memoryMs + aheadMs)), textOf(lock))
+    call('PSETEX', key, plain(math.max(call('PTTL', key) + (longerMs or 0), memoryMs + aheadMs)), textOf(lock))
   end
 
   local function recordWaiter(key, lock, retryWithinMs)

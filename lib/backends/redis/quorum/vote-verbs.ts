@@ -66,9 +66,11 @@ const ACQUISITIONS = `
 const HELD_LOCKS = `
   function verbs.renew(key, lock, holder, params)
     if not isGrantedTo(lock, holder) then return 'lost' end
-    if untilUs(lock) < nowUs + params.lease then
+    local longerMs = (nowUs + params.lease - untilUs(lock)) / 1000
+    if longerMs > 0 then
       lock.from, lock.lease = now, params.lease
-      write(key, lock, params.memoryMs)
+      -- If the run dies, it may be retried for some time after its lease.
+      write(key, lock, params.memoryMs, lock.tick ~= noTick and longerMs)
     end
     return 'renewed'
   end

@@ -22,7 +22,11 @@ const WRITE_LOCK = `
 
   local function prolong(k, lock, params)
     local memoryMs = params.memoryMs
-    if tickOf(lock) ~= noTick then memoryMs = math.max(call('PTTL', KEYS[k]), memoryMs) end
+    if tickOf(lock) ~= noTick then
+      -- If the run dies, it may be retried for some time after its lease.
+      local longerMs = params.leaseMs - remainingMs(lock)
+      memoryMs = math.max(call('PTTL', KEYS[k]) + longerMs, memoryMs)
+    end
     write(k, sub(lock, 1, 18) .. params.untilText .. sub(lock, 37), memoryMs)
   end
 

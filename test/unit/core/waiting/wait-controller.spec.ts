@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { WaitController } from '../../../../lib/core/waiting/wait-controller.js';
+import { type WaitSignal, WaitController } from '../../../../lib/core/waiting/wait-controller.js';
 
 describe('a wait controller', () => {
   it('calls its listeners once, with the first reason', () => {
@@ -49,6 +49,20 @@ describe('a wait controller', () => {
       after.follow(signal);
       expect([before.reason, after.reason]).toEqual(['over', 'over']);
     }
+  });
+
+  it('follows a signal of another runtime, which Node does not know', () => {
+    const foreign = new WaitController();
+    const { aborted, reason } = foreign;
+    const signal: WaitSignal = {
+      ...{ aborted, reason },
+      addEventListener: (type, listener) => foreign.addEventListener(type, listener),
+      removeEventListener: (type, listener) => foreign.removeEventListener(type, listener),
+    };
+    const controller = new WaitController();
+    controller.follow(signal);
+    foreign.abort('over');
+    expect(controller.aborted).toBe(true);
   });
 
   it('no longer follows a signal when it has been told to stop', () => {
