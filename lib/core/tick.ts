@@ -29,7 +29,7 @@ export interface TickClaim {
 
 /** The keys that a store may delete when it grants a tick. */
 export interface KeyCleanUp {
-  /** How long the store must keep the key of this tick. */
+  /** How long from the claim the store must keep the key of this tick. A renewal that ends the lease later adds as much. */
   readonly afterMs: number;
   /**
    * The first of the older keys of the same job that may be deleted if they are free; keys are compared byte by byte.

@@ -253,10 +253,10 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'order of locks: several keys are not checked',
     file: 'lib/core/kinds/lock-kinds.ts',
-    find: `    this.#parts.lockOrder?.check(
-      missing.map(({ key }) => key),
-      call,
-    );
+    find: `      this.#parts.lockOrder?.check(
+        missing.map(({ key }) => key),
+        call,
+      );
 `,
     replace: '',
     specs: ['test/unit/core/lock-order.spec.ts'],
@@ -3890,10 +3890,10 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: a call that does not wait asks for several at once',
     file: SLOT_RACE,
-    find: `      const other = await this.#tryOne(index, { isFirst: false });
+    find: `      const other = await this.#tryOne(index, { isFirst: false, giveUpAtMs });
       if ('handle' in other) return other;`,
     replace: `      void index;
-      const slots = await Promise.all(others.map((one) => this.#tryOne(one, { isFirst: false })));
+      const slots = await Promise.all(others.map((one) => this.#tryOne(one, { isFirst: false, giveUpAtMs })));
       const [other, ...more] = slots.filter((one) => 'handle' in one);
       releaseAll(more.map(({ handle }) => handle));
       if (other) return other;
@@ -3903,7 +3903,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: a call that does not wait has no limit in all',
     file: SLOT_RACE,
-    find: 'if (waitedMs < MAX_TRY_MS) return MAX_TRY_MS - waitedMs;',
+    find: 'if (leftMs > 0) return leftMs;',
     replace: 'return MAX_TRY_MS;',
     specs: [PERMITS_SPEC],
   },
@@ -4030,7 +4030,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'permits: tryAcquire gives up after one permit',
     file: SLOT_RACE,
-    find: 'of await this.#findFree()',
+    find: 'of await this.#findFree(giveUpAtMs)',
     replace: 'of [] as number[]',
     specs: [PERMITS_SPEC],
   },
@@ -4240,6 +4240,62 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-confirmation'],
   },
   {
+    title: 'rows: the OR of a Raw() condition takes in other conditions',
+    file: 'lib/backends/typeorm/rows/where-conditions.ts',
+    find: "if (isFindOperator(value)) copy['_getSql'] = inParentheses(copy['_getSql']);",
+    replace: '',
+    specs: ['test/resource/claim-row'],
+  },
+  {
+    title: 'rows: a locked transaction inside of a plain one waits for itself (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/with-locked-transaction.ts',
+    find: 'if (hasOneConnection) guardOf',
+    replace: 'if (false) guardOf',
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'the tick of a dead run is forgotten before its retry (memory)',
+    file: 'lib/backends/memory/memory-backend.ts',
+    find: '    this.#ticks.onRenewed(key, endsAtMs - present.endsAtMs);\n',
+    replace: '',
+    specs: ['test/unit/backends/memory'],
+  },
+  {
+    title: 'a tick whose timer fires early is given up where another process leads',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: "result !== 'not-leader' && result.kind !== 'unknown' && !isPaused(result)",
+    replace: "result === 'not-leader' || (result.kind !== 'unknown' && !isPaused(result))",
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a tick whose timer fires early is given up in a pause',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: "result.kind !== 'unknown' && !isPaused(result)) return undefined;",
+    replace: "result.kind !== 'unknown') return undefined;",
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a leader in doubt counts as a former leader',
+    file: 'lib/schedule/tick-claimer.ts',
+    find: 'return this.#elections.isInDoubt(leader) ? undefined : false;',
+    replace: 'return false;',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a search for missed ticks that is asked for during another is dropped',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: '        if (this.#toRepeat.delete(job)) this.recover(job);\n',
+    replace: '',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'an interrupted run is looked at only when its lease would have ended',
+    file: 'lib/schedule/recovery/dead-run-watcher.ts',
+    find: '      pauseMs = Math.min(pauseMs, longestPauseMs);\n',
+    replace: '',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
     title: 'read and write: a writer that gives up keeps its turn',
     file: WRITE_ACQUISITION,
     find: `    releaseAll([turn]);
@@ -4361,7 +4417,7 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: a writer without renewal that has lost a slot begins to write',
     file: WRITE_ACQUISITION,
-    find: 'if (failed.length === 0) return true;',
+    find: 'if (failed.length === 0 && !handles.some((handle) => handle.isLost)) return true;',
     replace: 'if (failed.length < 2) return true;',
     specs: [READ_WRITE_SPEC],
   },

@@ -157,6 +157,15 @@ describe.each([...databases, ...strictDatabases])('a claim on %s', (_, storeOf, 
     expect(await claim(database, batch)).toMatchObject({ id: ids[0] });
   });
 
+  it('is of one row, also if its only condition is a Raw() with OR', async () => {
+    await newTasks(database, 3);
+    const worker = randomUUID();
+    const isFree = Raw((column) => `${column} IS NULL OR ${column} = 'nobody'`);
+    const claimed = await claimRow(database, Task, { from: { worker: isFree }, to: { worker } });
+    const mine = await database.manager.findBy(Task, { worker });
+    expect(mine.map(({ id }) => id)).toEqual([claimed!.id]);
+  });
+
   it('fails after other workers were faster again and again', async () => {
     const { batch } = await newTasks(database, 1);
     const onlySeen = Raw((column) => (column.includes('.') ? '1 = 1' : '1 = 0'));

@@ -10,7 +10,7 @@ import {
   PrimaryColumn,
 } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
-import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
+import { claimRow, withLockedTransaction, withRowLock } from '../../lib/backends/typeorm/index.js';
 import { DistributedLockModule, LockConfigError, LockService } from '../../lib/index.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
@@ -47,6 +47,15 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
 
   const locked = <T>(work: (manager: EntityManager) => T | Promise<T>, key = 'any') =>
     withLockedTransaction(database, key, { locks: app.get(LockService) }, work);
+
+  it('a locked transaction inside of a plain one is refused, since it would wait for it', async () => {
+    const nested = database.transaction(() => locked(() => undefined, 'nested'));
+    await expect(nested).rejects.toThrow(LockConfigError);
+    await expect(database.transaction(() => lockedRow())).rejects.toThrow(LockConfigError);
+    expect(await locked(() => 'free')).toBe('free');
+  });
+
+  const lockedRow = () => withRowLock(database, Row, { id: 1 }, () => undefined);
 
   /** The subscriber is called once, at the next such event. */
   function once(

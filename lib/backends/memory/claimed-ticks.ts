@@ -42,6 +42,12 @@ export class ClaimedTicks {
     this.#sweepAtSize = Math.max(1_000, this.#entries.size * 2);
   }
 
+  /** The lease of the run ends later by so much, and so does the time in which the run may be retried if it dies. */
+  onRenewed(key: string, byMs: number): void {
+    const entry = this.#entries.get(key);
+    if (entry) this.#entries.set(key, { ...entry, cleanUpAtMs: entry.cleanUpAtMs + byMs });
+  }
+
   /** The run of the tick has ended, so no other run takes it over. */
   onEnded(key: string): void {
     this.#update(key, { attempt: 0 });

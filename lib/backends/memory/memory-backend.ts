@@ -170,6 +170,7 @@ export class MemoryBackend implements LockBackend {
     const present = this.#heldEntry(key);
     if (present?.holder !== holder) return { kind: 'lost' };
     const endsAtMs = Math.max(present.endsAtMs, this.clock.monotonicMs() + leaseMs);
+    this.#ticks.onRenewed(key, endsAtMs - present.endsAtMs);
     if (!moreTokens || present.hasWaitersUntilMs > this.clock.monotonicMs()) {
       this.#entries.set(key, { ...present, endsAtMs });
       return { kind: 'renewed' };

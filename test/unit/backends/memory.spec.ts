@@ -18,6 +18,26 @@ it('the end of a run whose lease is over is noted, also after many other leases 
   expect(again.acquire).toMatchObject([{ kind: 'refused', reason: 'claimed' }]);
 });
 
+it('the tick of a run that was renewed is kept for as long as the run may be retried', async () => {
+  const clock = new SettableClock();
+  const backend = new MemoryBackend({ clock });
+  const tickAt = (key: string, keptMs: number) => ({
+    ...{ key, holder: 'run', leaseMs: 1_000, instance: 'spec' },
+    tick: {
+      ...{ tickMs: clock.wallMs(), maxEarlyMs: 1_000, staleAfterMs: 5_000, maxAttempts: 2 },
+      cleanUp: { afterMs: keptMs, fromKey: '', beforeKey: '' },
+    },
+  });
+  await backend.execute({ acquire: [tickAt('job', 6_000)] });
+  for (let second = 0; second < 10; second += 1) {
+    clock.freeze(900);
+    await backend.execute({ renew: [{ key: 'job', holder: 'run', leaseMs: 1_000 }] });
+  }
+  for (let index = 0; index < 1_000; index += 1)
+    await backend.execute({ acquire: [tickAt(`key ${index}`, Infinity)] });
+  expect((await backend.readTicks('job')).claimed).toBeDefined();
+});
+
 it('tokens that nobody used are given back, so that those of a busy process do not run ahead of the clock', async () => {
   const clock = new SettableClock();
   const backend = new MemoryBackend({ clock });

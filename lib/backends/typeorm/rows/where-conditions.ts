@@ -100,8 +100,15 @@ function copyValue(value: unknown, copies: Map<object, object>): unknown {
   const copy = Object.create(Object.getPrototypeOf(value) as object | null) as ObjectLiteral;
   copies.set(value, copy);
   for (const [name, field] of Object.entries(value)) copy[name] = copyValue(field, copies);
+  if (isFindOperator(value)) copy['_getSql'] = inParentheses(copy['_getSql']);
   return copy;
 }
+
+/** The SQL of `Raw()`. TypeORM joins it with other conditions as it is, so those would belong to only one side of its OR. */
+const inParentheses = (getSql: unknown): unknown =>
+  typeof getSql === 'function'
+    ? (alias: string) => `(${(getSql as (alias: string) => string)(alias)})`
+    : getSql;
 
 export const isObject = (value: unknown): value is ObjectLiteral =>
   typeof value === 'object' && value !== null;

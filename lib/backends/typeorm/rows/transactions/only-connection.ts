@@ -43,6 +43,11 @@ export class OnlyConnection {
     return this.#isInUse && !isRunningExclusive(this);
   }
 
+  /** Whether this asynchronous context has opened the transaction that is open on the connection. */
+  get isInOwnTransaction(): boolean {
+    return isRunningExclusive(this) && hasBegun(this.#runner);
+  }
+
   /**
    * Does the work while no other transaction is open on the connection. A transaction that would begin meanwhile waits for the
    * end of the work, in one queue with other such work. The work may call `leave` when it needs the connection no longer.
@@ -209,7 +214,7 @@ const queueBusyError = ({ name, key, waitMs }: TransactionRequest) =>
     { ...(key !== undefined && { key }) },
   );
 
-const nestedTransactionError = ({ name, key }: TransactionRequest) =>
+export const nestedTransactionError = ({ name, key }: Pick<TransactionRequest, 'name' | 'key'>) =>
   new LockConfigError(
     `Expected no open transaction of the data source, got that of ${name} inside of another one: on a single connection it ` +
       `would wait for itself. Use the manager of the outer one, under locks.withLock() if it needs a second lock.`,

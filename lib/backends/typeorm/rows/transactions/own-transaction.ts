@@ -29,7 +29,9 @@ export function runOwnTransaction<T>(
   const run = () => runCheckedTransaction(owner, { name, isolationLevel, onFailedAfterCommit }, work);
   if (!isInProcess(owner)) return run();
   const dataSource = dataSourceOf(owner);
-  return runQueuedTransaction(dataSource, { name, waitMs }, () =>
-    guardOf(dataSource.createQueryRunner()).runTransaction(run, waitMs),
-  );
+  const guard = guardOf(dataSource.createQueryRunner());
+  return runQueuedTransaction(dataSource, { name, waitMs }, () => {
+    guard.throwIfNested({ name });
+    return guard.runTransaction(run, waitMs);
+  });
 }

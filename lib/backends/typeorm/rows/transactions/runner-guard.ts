@@ -5,7 +5,7 @@ import { dataSourceOf, isInProcess } from '../database.js';
 import { CommitProgress, beforeEachCommit } from './commit-answer.js';
 import { EndCounter } from './end-counter.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
-import { type Begin, OnlyConnection } from './only-connection.js';
+import { type Begin, OnlyConnection, nestedTransactionError } from './only-connection.js';
 import { PendingEnds, type TransactionEnd } from './pending-ends.js';
 import { separateTransactions } from './separate-transactions.js';
 import {
@@ -127,6 +127,11 @@ export class RunnerGuard {
       this.#leaveConnection = leave;
       return work();
     }, waitMs);
+  }
+
+  /** @throws LockConfigError within an open transaction of the only connection: another one would be a savepoint, and wait for it */
+  throwIfNested(request: { readonly name: string; readonly key?: string }): void {
+    if (this.#onlyConnection?.isInOwnTransaction) throw nestedTransactionError(request);
   }
 
   /** A transaction within another one is a savepoint of that. */

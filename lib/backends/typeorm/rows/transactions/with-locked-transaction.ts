@@ -96,6 +96,7 @@ export async function withLockedTransaction<T>(
     throw new LockConfigError(`Expected options.locks to be a LockService, got ${formatValue(locks)}.`);
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const hasOneConnection = isInProcess(managerOf(dataSource));
+  if (hasOneConnection) guardOf(dataSource.createQueryRunner()).throwIfNested({ name: `lock "${key}"`, key });
   let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
     const value = await commitUnder(lock, { dataSource, key, signal, work });
