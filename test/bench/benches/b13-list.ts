@@ -1,4 +1,3 @@
-import { execa } from 'execa';
 import type { Bench, Case, Figures } from '../bench.js';
 import { figuresOf } from '../own-keys.js';
 import type { Session } from '../contender.js';
@@ -85,9 +84,7 @@ async function hold(session: Session, locks: number): Promise<TookMs> {
   return [];
 }
 
-/** As if from another machine: it has only the CPU time that is left, so what counts is what the store has to do. */
 async function listFor(session: Session, forMs: number): Promise<TookMs> {
-  await execa('chrt', ['--all-tasks', '--idle', '--pid', '0', `${process.pid}`], { reject: false });
   const endMs = performance.now() + forMs;
   const tookMs: number[] = [];
   let cursor: string | undefined;
