@@ -1144,8 +1144,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a fenced write counts as done although a trigger has left its rows unwritten',
     file: FENCED_WRITE,
-    find: 'return isMysql(manager) || Boolean(affected);',
-    replace: 'return affected !== -1;',
+    find: '(isCounted) => isCounted || isMysql(manager)',
+    replace: '() => true',
     specs: ['test/resource/fenced-update'],
   },
   {
@@ -2810,6 +2810,20 @@ export const mutants: readonly Mutant[] = [
     find: 'return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);',
     replace: 'return false;',
     specs: ['test/resource/fenced-update'],
+  },
+  {
+    title: 'rows: listeners are told of a fenced write that was refused',
+    file: 'lib/backends/typeorm/rows/update-listeners.ts',
+    find: 'if (!(await hasWritten(Boolean(affected)))) return false;',
+    replace: 'const isWritten = hasWritten(Boolean(affected));',
+    specs: ['test/resource/fenced-listeners'],
+  },
+  {
+    title: 'rows: a transformer is called for a column that was not read',
+    file: 'lib/backends/typeorm/rows/entity-snapshot.ts',
+    find: '    if (value === undefined) return undefined;\n',
+    replace: '',
+    specs: ['test/resource/unread-columns'],
   },
   {
     title: 'rows: a fencing token is not forced to disk (PostgreSQL)',

@@ -799,13 +799,13 @@ describe('a run', () => {
       });
     const [one, other] = [replica(ours, 'one', work), replica(theirs, 'other')];
     await clock.advance(HOUR_MS);
-    const firing = one.fire();
+    const firing = Promise.allSettled([one.fire()]);
     await clock.advance(10);
     await other.fire();
     await clock.advance(1_000);
     const draining = ours.drain({ drainMs: 0, abortGraceMs: 1_000 });
     await clock.advance(12_000);
-    await Promise.allSettled([draining, firing]);
+    await Promise.all([draining, firing]);
     expect(runs.map(({ by }) => by)).toEqual(['one', 'other']);
   });
 

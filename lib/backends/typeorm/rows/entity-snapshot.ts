@@ -80,6 +80,8 @@ export class EntitySnapshot {
 
   #storedValueOf(column: ColumnMetadata): unknown {
     const value = this.#valueOf(column);
+    // The column was not read. Its transformer may expect a value.
+    if (value === undefined) return undefined;
     const prepared: unknown = this.#dataSource.driver.preparePersistentValue(value, column);
     if (typeof prepared === 'function') throw expressionError(this.metadata, column);
     return comparableValue(prepared);

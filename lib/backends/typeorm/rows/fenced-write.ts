@@ -54,11 +54,12 @@ export function writeFenced(
   }).catch(throwListenerCause);
 }
 
-async function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
-  const { affected } = await executeRepeatedUpdate(manager, buildUpdate(manager, request, values));
-  if (affected) return true;
-  const newestToken = await checkNewestToken(manager, request);
-  return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);
+function writeOne(manager: EntityManager, request: FencedRequest, values: object): Promise<boolean> {
+  return executeRepeatedUpdate(manager, buildUpdate(manager, request, values), async (isCounted) => {
+    if (isCounted) return true;
+    const newestToken = await checkNewestToken(manager, request);
+    return newestToken === request.token && isMysql(manager) && countsChangesOnly(manager);
+  });
 }
 
 async function writeAllInTransaction(
@@ -97,9 +98,8 @@ async function writeAll(manager: EntityManager, request: FencedRequest, values: 
     const ids = rows.idColumns.map((name) => write.escape(name));
     write.andWhere(`${idText(manager, ids)} ${isLocked}`, { [ROWS_PARAMETER]: found.map(({ id }) => id) });
   }
-  const { affected } = await executeRepeatedUpdate(manager, write);
   // A trigger of PostgreSQL may leave rows unwritten. MySQL may not count a row whose values do not change.
-  return isMysql(manager) || Boolean(affected);
+  return executeRepeatedUpdate(manager, write, (isCounted) => isCounted || isMysql(manager));
 }
 
 /**
@@ -142,7 +142,7 @@ async function writeAllInOneStatement(
   const parameters = Object.assign({}, ...refusals.map((query) => query.getParameters())) as ObjectLiteral;
   const query = buildUpdate(manager, request, values, parameters);
   for (const refusal of refusals) query.andWhere(`NOT EXISTS (${refusal.getQuery()})`);
-  if ((await executeRepeatedUpdate(manager, query)).affected) return true;
+  if (await executeRepeatedUpdate(manager, query, (isCounted) => isCounted)) return true;
   if (request.needsSingleRow && (await buildSecondRowQuery(manager, request).getRawOne()))
     throw severalRowsError(request);
   await checkNewestToken(manager, request);

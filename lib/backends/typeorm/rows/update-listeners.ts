@@ -1,4 +1,4 @@
-import type { EntityManager, ObjectLiteral, UpdateQueryBuilder, UpdateResult } from 'typeorm';
+import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
 import { isInTransaction } from './database.js';
 import { tryUnlessConflict } from './transactions/conflict-retry.js';
 
@@ -23,19 +23,23 @@ export async function executeUpdate(
 
 /**
  * Executes the update in a step that is repeated after a conflict, also of a listener, as long as nothing is committed.
+ * Resolves to whether it has written a row; only then the listeners after it are called.
  *
+ * @param hasWritten tells it from whether the database has counted a row: MySQL may not count one whose values do not change
  * @throws ListenerError if a listener fails when the update is committed
  */
 export async function executeRepeatedUpdate(
   manager: EntityManager,
   query: UpdateQueryBuilder<ObjectLiteral>,
-): Promise<UpdateResult> {
+  hasWritten: (isCounted: boolean) => boolean | Promise<boolean>,
+): Promise<boolean> {
   const callListeners = listenersOf(manager, query);
   await callListeners('BeforeUpdate');
-  const result = await query.callListeners(false).execute();
+  const { affected } = await query.callListeners(false).execute();
+  if (!(await hasWritten(Boolean(affected)))) return false;
   const calls = callListeners('AfterUpdate');
   await (isInTransaction(manager) ? calls : calls.catch(throwListenerError));
-  return result;
+  return true;
 }
 
 const listenersOf =
