@@ -25,7 +25,7 @@ export async function executeUpdate(
  * Executes the update in a step that is repeated after a conflict, also of a listener, as long as nothing is committed.
  * Resolves to whether it has written a row; only then the listeners after it are called.
  *
- * @param hasWritten tells it from whether the database has counted a row: MySQL may not count one whose values do not change
+ * @param hasWritten is called with whether the database has counted a row: MySQL may not count one whose values do not change
  * @throws ListenerError if a listener fails when the update is committed
  */
 export async function executeRepeatedUpdate(
