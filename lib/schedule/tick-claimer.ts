@@ -42,8 +42,9 @@ export class TickClaimer {
       if (wasFiring && !job.isFiring()) return undefined;
       const params = buildClaimParams(job, tick, this.#locks);
       const result = refusal ?? (await this.#claim(job, params));
-      if (result === 'shutdown' || result instanceof LockHandle) return result;
+      if (result === 'shutdown') return result;
       if (result !== 'not-leader') this.#pauseReporter.report(job, isPaused(result));
+      if (result instanceof LockHandle) return result;
       const aheadMs = this.#aheadMs(params, result);
       if (aheadMs === undefined) {
         if (result !== 'not-leader') this.#reportRefusal(job, tick, { result, storeKey: params.storeKey });
@@ -136,7 +137,8 @@ export class TickClaimer {
   }
 }
 
-const isPaused = (result: NotGranted) => result.kind === 'refused' && result.reason === 'paused';
+const isPaused = (result: LockHandle | NotGranted) =>
+  !(result instanceof LockHandle) && result.kind === 'refused' && result.reason === 'paused';
 
 const isEarly = (result: NotGranted | 'not-leader'): result is TickRefused =>
   result !== 'not-leader' && result.kind === 'refused' && result.reason === 'early';

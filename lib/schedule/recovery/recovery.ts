@@ -62,7 +62,7 @@ export class Recovery {
   recover(job: Job): void {
     this.#rememberPlan(job);
     if (!(runsMissedTicks(job) || retriesDeadRuns(job))) return;
-    // One that is in progress may have read the store before.
+    // A recovery in progress may have read the store before this call.
     if (this.#recovering.has(job)) {
       this.#toRepeat.add(job);
       return;

@@ -1,4 +1,5 @@
-import { expect, it, vi } from 'vitest';
+import { Logger } from '@nestjs/common';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { LockHandle } from '../../../lib/core/leases/lock-handle.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import { LockUnavailableError } from '../../../lib/core/errors.js';
@@ -74,6 +75,25 @@ it('a new deployment runs after a pause has ended', async () => {
   await fire();
   await fire();
   expect(ran).toHaveLength(1);
+});
+
+it('a second pause is logged, too, if the job ran in between', async () => {
+  const { clock, ours: locks } = lockFixture();
+  const log = vi.spyOn(Logger.prototype, 'log').mockReturnValue();
+  onTestFinished(() => log.mockRestore());
+  const claimer = claimerOf(locks);
+  const claim = async () => {
+    await clock.advance(PERIOD_MS - (clock.wallMs() % PERIOD_MS));
+    return claimer.claimWhenDue(job, { tickMs: clock.wallMs(), periodMs: PERIOD_MS });
+  };
+  const job = jobWith({});
+  for (let pause = 0; pause < 2; pause += 1) {
+    await locks.jobs.setPaused('job', true);
+    expect(await claim()).toMatchObject({ reason: 'paused' });
+    await locks.jobs.setPaused('job', false);
+    await ((await claim()) as LockHandle).release();
+  }
+  expect(log.mock.calls.filter(([text]) => String(text).includes('is paused'))).toHaveLength(2);
 });
 
 it('a run that was in progress during a pause is retried when it dies (overlap: allow)', async () => {

@@ -6,6 +6,7 @@ import type { ListRequest, LockPage, LockRecord } from '../../../core/lock-recor
 import type { TickState } from '../../../core/tick.js';
 import { systemClock } from '../../../core/clock.js';
 import { MIN_LEASE_MS } from '../../../core/options.js';
+import { chunksOf } from '../chunks.js';
 import { keyPrefixOf } from '../redis-source.js';
 import { Acquisition, acquireCommands } from './operations/acquisition.js';
 import { forceRelease, inspect, readTicks, setPaused } from './operations/majority-queries.js';
@@ -200,10 +201,4 @@ export const redlockBackend = (options: RedlockOptions): LockBackend => new Redl
 function resultOf<Result>({ result }: { readonly result: Result | undefined }): Result {
   if (result === undefined) throw new Error('Expected every request to be settled.');
   return result;
-}
-
-function chunksOf<T>(items: readonly T[], size: number): (readonly T[])[] {
-  const chunks: T[][] = [];
-  for (let from = 0; from < items.length; from += size) chunks.push(items.slice(from, from + size));
-  return chunks;
 }

@@ -8,6 +8,7 @@ import {
   neverSentResult,
   unknownResult,
 } from '../../../core/unknown-result.js';
+import { chunksOf } from '../chunks.js';
 import type { ServerClient } from '../client-factory.js';
 import { isConnectionLost } from '../redis-errors.js';
 import { type Script, isScriptUnknown } from '../script-runner.js';
@@ -126,11 +127,10 @@ export class RequestSender {
   #runChunks(requests: readonly ScriptRequest[], options: SendOptions): Promise<readonly ScriptReply[]> {
     const maxChunkSize = requests.every(isRenewal) ? MAX_RENEWAL_CHUNK_SIZE : MAX_CHUNK_SIZE;
     if (requests.length <= maxChunkSize) return this.#runChunk(requests, options);
-    const chunks: Promise<readonly ScriptReply[]>[] = [];
-    for (let from = 0; from < requests.length; from += maxChunkSize) {
-      chunks.push(this.#runChunk(requests.slice(from, from + maxChunkSize), options));
-    }
-    return Promise.all(chunks).then((replies) => replies.flat());
+    const chunks = chunksOf(requests, maxChunkSize);
+    return Promise.all(chunks.map((chunk) => this.#runChunk(chunk, options))).then((replies) =>
+      replies.flat(),
+    );
   }
 
   async #runChunk(requests: readonly ScriptRequest[], options: SendOptions): Promise<readonly ScriptReply[]> {

@@ -1,4 +1,5 @@
 import type { ListedLock, LockRecord } from '../../../core/lock-record.js';
+import { chunksOf } from '../chunks.js';
 import type { ServerClient } from '../client-factory.js';
 import type { ScanTarget } from '../key-scan.js';
 import { keyOfLockKey, lockPatternOf } from './lock-keys.js';
@@ -27,8 +28,7 @@ export function scanTargetOf(client: ServerClient, keyPrefix: string, inspectAll
     keyOf: (redisKey) => keyOfLockKey(redisKey, keyPrefix),
     async readHeld(keys) {
       const held: ListedLock[] = [];
-      for (let from = 0; from < keys.length; from += READ_AT_ONCE) {
-        const some = keys.slice(from, from + READ_AT_ONCE);
+      for (const some of chunksOf(keys, READ_AT_ONCE)) {
         const records = await inspectAll(some);
         for (const [index, key] of some.entries()) {
           const record = records[index];

@@ -173,6 +173,8 @@ interface TransactionRequest {
   readonly key?: string;
   readonly waitMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** Whether it would begin within the open transaction, as a savepoint of it, and then wait for it. */
+  readonly isNested: boolean;
 }
 
 /**
@@ -187,7 +189,7 @@ export async function runQueuedTransaction<T>(
   request: TransactionRequest,
   work: () => Promise<T>,
 ): Promise<T> {
-  if (isRunningExclusive(dataSource)) throw nestedTransactionError(request);
+  if (request.isNested || isRunningExclusive(dataSource)) throw nestedTransactionError(request);
   return runExclusive(dataSource, work, (previous) => waitForPrevious(previous, request));
 }
 
@@ -214,7 +216,7 @@ const queueBusyError = ({ name, key, waitMs }: TransactionRequest) =>
     { ...(key !== undefined && { key }) },
   );
 
-export const nestedTransactionError = ({ name, key }: Pick<TransactionRequest, 'name' | 'key'>) =>
+const nestedTransactionError = ({ name, key }: TransactionRequest) =>
   new LockConfigError(
     `Expected no open transaction of the data source, got that of ${name} inside of another one: on a single connection it ` +
       `would wait for itself. Use the manager of the outer one, under locks.withLock() if it needs a second lock.`,

@@ -30,8 +30,7 @@ export function runOwnTransaction<T>(
   if (!isInProcess(owner)) return run();
   const dataSource = dataSourceOf(owner);
   const guard = guardOf(dataSource.createQueryRunner());
-  return runQueuedTransaction(dataSource, { name, waitMs }, () => {
-    guard.throwIfNested({ name });
-    return guard.runTransaction(run, waitMs);
-  });
+  return runQueuedTransaction(dataSource, { name, waitMs, isNested: guard.isInOwnTransaction }, () =>
+    guard.runTransaction(run, waitMs),
+  );
 }

@@ -5,7 +5,7 @@ import { dataSourceOf, isInProcess } from '../database.js';
 import { CommitProgress, beforeEachCommit } from './commit-answer.js';
 import { EndCounter } from './end-counter.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
-import { type Begin, OnlyConnection, nestedTransactionError } from './only-connection.js';
+import { type Begin, OnlyConnection } from './only-connection.js';
 import { PendingEnds, type TransactionEnd } from './pending-ends.js';
 import { separateTransactions } from './separate-transactions.js';
 import {
@@ -129,9 +129,9 @@ export class RunnerGuard {
     }, waitMs);
   }
 
-  /** @throws LockConfigError within an open transaction of the only connection: another one would be a savepoint, and wait for it */
-  throwIfNested(request: { readonly name: string; readonly key?: string }): void {
-    if (this.#onlyConnection?.isInOwnTransaction) throw nestedTransactionError(request);
+  /** Whether this asynchronous context has opened the transaction that is open on the only connection. */
+  get isInOwnTransaction(): boolean {
+    return this.#onlyConnection?.isInOwnTransaction ?? false;
   }
 
   /** A transaction within another one is a savepoint of that. */

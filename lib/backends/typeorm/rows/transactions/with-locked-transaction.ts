@@ -96,7 +96,6 @@ export async function withLockedTransaction<T>(
     throw new LockConfigError(`Expected options.locks to be a LockService, got ${formatValue(locks)}.`);
   const { waitMs = locks.defaultWaitMs ?? BUILT_IN_LOCK_OPTIONS.waitMs, signal } = acquireOptions;
   const hasOneConnection = isInProcess(managerOf(dataSource));
-  if (hasOneConnection) guardOf(dataSource.createQueryRunner()).throwIfNested({ name: `lock "${key}"`, key });
   let isCommitted = false as boolean;
   const inTransaction = async (lock: Lock): Promise<T> => {
     const value = await commitUnder(lock, { dataSource, key, signal, work });
@@ -107,9 +106,10 @@ export async function withLockedTransaction<T>(
   // connection and waits for the lock.
   const runWithLock = () => locks.withLock(keys, acquireOptions, inTransaction);
   try {
-    return await (hasOneConnection
-      ? runQueuedTransaction(dataSource, { name: `lock "${key}"`, key, waitMs, signal }, runWithLock)
-      : runWithLock());
+    if (!hasOneConnection) return await runWithLock();
+    const isNested = guardOf(dataSource.createQueryRunner()).isInOwnTransaction;
+    const request = { name: `lock "${key}"`, key, waitMs, signal, isNested };
+    return await runQueuedTransaction(dataSource, request, runWithLock);
   } catch (cause) {
     throw isCommitted && cause instanceof LockLostError ? lostAtCommitError(key, cause) : cause;
   }
