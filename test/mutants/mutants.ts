@@ -3138,8 +3138,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock takes the write lock of the main file (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/write-lock.ts',
-    find: "const { waitMs, database = 'main', mayBeginAgain = false } = request;",
-    replace: "const { waitMs, mayBeginAgain = false } = request;\n  const database = 'main';",
+    find: "const { waitMs, database = 'main' } = request;",
+    replace: "const { waitMs } = request;\n  const database = 'main';",
     specs: ['test/resource/sqlite-write-lock'],
   },
   {
@@ -3148,6 +3148,20 @@ export const mutants: readonly Mutant[] = [
     find: "if (mayBeginAgain) connection.exec('ROLLBACK; BEGIN');",
     replace: '',
     specs: ['test/resource/sqlite-write-lock'],
+  },
+  {
+    title: 'rows: a row lock that waits begins again although there is an attached file (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/write-lock.ts',
+    find: 'request.mayBeginAgain === true && hasOneFile(connection)',
+    replace: 'request.mayBeginAgain === true',
+    specs: ['test/resource/sqlite-write-lock'],
+  },
+  {
+    title: 'rows: a row lock reads another row again than it has locked (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/locked-row.ts',
+    find: 'mergeDeep(where, id) as FindOptionsWhere<Entity>',
+    replace: 'where',
+    specs: ['test/resource/row-lock'],
   },
   {
     title: 'rows: SKIP LOCKED has a limit of 0 s (MariaDB)',
@@ -3159,8 +3173,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a row lock takes the first of several rows',
     file: 'lib/backends/typeorm/rows/locked-row.ts',
-    find: 'if (another) {',
-    replace: 'if (another && skips) {',
+    find: `  if (another) throw severalRowsError(name);
+  if (!row) return null;`,
+    replace: '  if (!row) return null;',
     specs: ['test/resource/row-lock'],
   },
   {
@@ -4325,6 +4340,13 @@ export const mutants: readonly Mutant[] = [
     specs: [READ_WRITE_SPEC],
   },
   {
+    title: 'read and write: a writer that does not wait and loses its turn keeps its slots',
+    file: WRITE_ACQUISITION,
+    find: 'releaseAll([turn, ...slots]);',
+    replace: 'releaseAll([turn]);',
+    specs: [READ_WRITE_SPEC],
+  },
+  {
     title: 'read and write: a writer that gives up keeps its slots',
     file: WRITE_ACQUISITION,
     find: 'const releaseHeld = () => releaseAll(held.splice(0));',
@@ -4342,9 +4364,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'read and write: tryAcquire keeps slot 0 although a reader has another',
     file: WRITE_ACQUISITION,
-    find: `      releaseAll([turn]);
-      return null;`,
-    replace: '      return null;',
+    find: 'releaseAll([turn, ...slots]);',
+    replace: 'releaseAll(slots);',
     specs: [READ_WRITE_SPEC],
   },
   {

@@ -65,10 +65,13 @@ class Ticket {
   concertId!: number;
 }
 
-@Entity()
+@Entity({ orderBy: { id: 'ASC' } })
 class Concert {
   @PrimaryColumn('int')
   id!: number;
+
+  @Column('text', { nullable: true })
+  hall!: string | null;
 
   @VirtualColumn({ query: (alias) => `SELECT COUNT(*) FROM concert_ticket WHERE "concertId" = ${alias}.id` })
   sold!: number;
@@ -102,6 +105,22 @@ describe('a row lock on postgres, of a row with a computed column', () => {
     gate.open();
     expect(await Promise.all([first, second])).toEqual(['sold', 'sold out']);
     expect(await withRowLock(database, Concert, { id: 1 }, buy, { onContention: 'skip' })).toBe('sold out');
+  });
+
+  it('is that of the row that is locked, although another one begins to match meanwhile', async () => {
+    await database.manager.insert(Concert, [
+      { id: 11, hall: 'small' },
+      { id: 12, hall: 'large' },
+    ]);
+    const move = async (concert: Concert) => {
+      if (concert.id === 12) await database.manager.update(Concert, { id: 11 }, { hall: 'large' });
+    };
+    database.subscribers.push({ listenTo: () => Concert, afterLoad: move });
+    try {
+      expect(await withRowLock(database, Concert, { hall: 'large' }, ({ id }) => id)).toBe(12);
+    } finally {
+      database.subscribers.pop();
+    }
   });
 });
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { DataSource, Entity, PrimaryColumn } from 'typeorm';
+import { DataSource, Entity, type EntitySubscriberInterface, PrimaryColumn } from 'typeorm';
 import { withRowLock } from '../../lib/backends/typeorm/index.js';
 import { LockTimeoutError } from '../../lib/index.js';
 import { type Store, betterSqlite3Store, dataSourceOptions, libsqlStore } from '../support/stores.js';
@@ -73,5 +73,33 @@ describe.each(stores)('a row lock of %s', (_, storeIn) => {
       await expect(lock(theirs, () => 'has run', 0)).rejects.toThrow(LockTimeoutError);
     });
     expect(await lock(theirs, () => 'has run')).toBe('has run');
+  });
+
+  it('that waits keeps what a subscriber has written to an attached database', async () => {
+    @Entity({ database: newFile() })
+    class Audit {
+      @PrimaryColumn('int')
+      id!: number;
+    }
+
+    const store = storeIn(newFile());
+    const options = { enableWAL: true, timeout: 0 };
+    const theirs = await open(store, { ...options, entities: [Task] });
+    const ours = await open(store, { ...options, entities: [Task, Audit] });
+    await theirs.manager.insert(Task, { id: 1 });
+    let audits = 0;
+    const subscriber: EntitySubscriberInterface = {
+      async afterTransactionStart({ manager }) {
+        await manager.createQueryBuilder().insert().into(Audit).values({ id: 1 }).execute();
+        audits += 1;
+      },
+    };
+    ours.subscribers.push(subscriber);
+    await theirs.query('BEGIN IMMEDIATE');
+    const locked = withRowLock(ours, Task, { id: 1 }, () => 'has run');
+    await until(() => audits === 1);
+    await theirs.query('COMMIT');
+    expect(await locked).toBe('has run');
+    expect(await ours.manager.count(Audit)).toBe(1);
   });
 });

@@ -4,6 +4,7 @@ import { isInProcess, isPostgres } from './database.js';
 import { checkIdIsExact, idOf } from './entity-snapshot.js';
 import { findRows } from './find-rows.js';
 import { takeWriteLock } from './transactions/write-lock.js';
+import { mergeDeep } from './where-conditions.js';
 import { withWaitLimit } from './wait-limit.js';
 
 /** Which row to lock. */
@@ -27,9 +28,7 @@ export async function lockRow<Entity extends ObjectLiteral>(
   { waitMs, mayBeginAgain = false }: { readonly waitMs: number; readonly mayBeginAgain?: boolean },
 ): Promise<Entity | null> {
   if (isInProcess(manager)) {
-    const database = attachedDatabaseOf(metadata);
-    // A subscriber may have written to another one.
-    const request = { waitMs, database, mayBeginAgain: mayBeginAgain && database === undefined };
+    const request = { waitMs, database: attachedDatabaseOf(metadata), mayBeginAgain };
     await takeWriteLock(manager.queryRunner as QueryRunner, request);
   }
   const onLocked: 'skip_locked' | 'nowait' | undefined = skips
@@ -46,17 +45,10 @@ export async function lockRow<Entity extends ObjectLiteral>(
     });
   // MariaDB fails at SKIP LOCKED with a limit of 0 s: "Got error 1 … during COMMIT". So the shortest limit is 1 s or, on PostgreSQL, 1 ms.
   const [row, another] = await withWaitLimit(manager, skips ? 1 : waitMs, find);
-  if (another) {
-    throw new LockConfigError(
-      `Expected a condition that one row meets, got ${name}, which several do. Name the row by its id; with ` +
-        `{ onContention: 'skip' } any one of several is taken.`,
-    );
-  }
+  if (another) throw severalRowsError(name);
   if (!row) return null;
   checkIdIsExact(metadata, row);
-  return computesAsOfBeforeWait(manager, metadata)
-    ? readAgain(manager, { metadata, name, where, skips }, row)
-    : row;
+  return computesAsOfBeforeWait(manager, metadata) ? readAgain(manager, { metadata, name, where }, row) : row;
 }
 
 /** The name of the attached SQLite database that has the table. */
@@ -69,14 +61,26 @@ const attachedDatabaseOf = ({ tablePath }: EntityMetadata): string | undefined =
 const computesAsOfBeforeWait = (manager: EntityManager, { columns, tableType }: EntityMetadata) =>
   isPostgres(manager) && (tableType === 'view' || columns.some(({ isVirtualProperty }) => isVirtualProperty));
 
-/** The locked row as it is now; `null` if it no longer meets the condition. */
+/**
+ * The locked row as it is now; `null` if it no longer meets the condition.
+ *
+ * @throws LockConfigError if a view without an id shows several: which of them is locked is not known
+ */
 async function readAgain<Entity extends ObjectLiteral>(
   manager: EntityManager,
-  { metadata, where, skips }: RowSelection<Entity>,
+  { metadata, name, where }: Omit<RowSelection<Entity>, 'skips'>,
   row: Entity,
 ): Promise<Entity | null> {
-  // If locked rows are left out, others may meet the condition too.
-  const id = skips ? (idOf(metadata, row) as FindOptionsWhere<Entity>) : {};
-  const [again] = await findRows<Entity>(manager, metadata, { ...where, ...id }, { take: 1 });
+  // Another row may have begun to meet the condition.
+  const id = metadata.primaryColumns.length > 0 ? idOf(metadata, row) : {};
+  const locked = mergeDeep(where, id) as FindOptionsWhere<Entity>;
+  const [again, another] = await findRows<Entity>(manager, metadata, locked, { take: 2 });
+  if (another) throw severalRowsError(name);
   return again ?? null;
 }
+
+const severalRowsError = (name: string) =>
+  new LockConfigError(
+    `Expected a condition that one row meets, got ${name}, which several do. Name the row by its id; with ` +
+      `{ onContention: 'skip' } any one of several is taken.`,
+  );

@@ -49,14 +49,12 @@ export class WriteAcquisition {
     return this.#acquisition.run(async () => {
       const [turn] = await this.#try([this.#paramsOf(0)]);
       if (!turn) return null;
-      try {
-        const slots = await this.#try(this.#readerSlots());
-        if (slots.length > 0 && !turn.isLost) return await this.#lockOf([turn, ...slots]);
-      } catch (error) {
+      const slots = await this.#try(this.#readerSlots()).catch((error: unknown) => {
         releaseAll([turn]);
         throw error;
-      }
-      releaseAll([turn]);
+      });
+      if (slots.length > 0 && !turn.isLost) return await this.#lockOf([turn, ...slots]);
+      releaseAll([turn, ...slots]);
       return null;
     });
   }

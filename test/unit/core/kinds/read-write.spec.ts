@@ -641,6 +641,22 @@ describe('locks with a mode', () => {
     expect(eventNames().filter((name) => name === 'timeout')).toHaveLength(2);
   });
 
+  it('a writer that does not wait and loses its turn meanwhile keeps no slot', async () => {
+    const { ours, theirs, backend } = lockFixture();
+    const execute = backend.execute.bind(backend);
+    vi.spyOn(backend as LockBackend, 'execute').mockImplementation(async (requests) => {
+      const results = await execute(requests);
+      if (!requests.acquire?.some(({ key }) => key === slot(1))) return results;
+      const turn = await backend.inspect(slot(0));
+      await backend.forceRelease(slot(0), turn!.fencingToken);
+      await ours.confirmHeld('catalog');
+      return results;
+    });
+    expect(await ours.tryAcquire('catalog', { mode: 'write' })).toBeNull();
+    expect(ours.heldKeys).toEqual([]);
+    expect(await theirs.tryAcquire('catalog', { mode: 'read' })).not.toBeNull();
+  });
+
   it('are counted in the order of locks', async () => {
     const { nest, inversions, edges } = orderFixture();
     await nest([['catalog', READ], 'order']);

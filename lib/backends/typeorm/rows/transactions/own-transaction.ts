@@ -1,4 +1,5 @@
 import type { EntityManager } from 'typeorm';
+import { systemClock } from '../../../../core/clock.js';
 import { dataSourceOf, isInProcess } from '../database.js';
 import { type IsolationLevel, runCheckedTransaction } from './checked-transaction.js';
 import { runQueuedTransaction } from './only-connection.js';
@@ -30,7 +31,8 @@ export function runOwnTransaction<T>(
   if (!isInProcess(owner)) return run();
   const dataSource = dataSourceOf(owner);
   const guard = guardOf(dataSource.createQueryRunner());
+  const endsAtMs = systemClock.monotonicMs() + waitMs;
   return runQueuedTransaction(dataSource, { name, waitMs, isNested: guard.isInOwnTransaction }, () =>
-    guard.runTransaction(run, waitMs),
+    guard.runTransaction(run, Math.max(endsAtMs - systemClock.monotonicMs(), 0)),
   );
 }

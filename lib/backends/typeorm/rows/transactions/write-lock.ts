@@ -8,7 +8,7 @@ const POLL_MS = 5;
 
 /** The used part of a `better-sqlite3` database, or of a driver with the same interface. */
 interface SqliteConnection {
-  prepare(sql: string): { get(): unknown };
+  prepare(sql: string): { get(): unknown; all(): unknown[] };
   exec(sql: string): unknown;
 }
 
@@ -22,7 +22,7 @@ export interface WriteLockRequest {
   readonly waitMs: number;
   /** The name of an attached database. @default main */
   readonly database?: string | undefined;
-  /** The transaction may begin again: what it has read so far is not used. Without the lock, it has written nothing. */
+  /** The transaction may begin again, unless it may have written: what it has read so far is not used. */
   readonly mayBeginAgain?: boolean;
 }
 
@@ -35,7 +35,8 @@ export interface WriteLockRequest {
  */
 export async function takeWriteLock(runner: QueryRunner, request: WriteLockRequest): Promise<void> {
   const connection = (await runner.connect()) as SqliteConnection;
-  const { waitMs, database = 'main', mayBeginAgain = false } = request;
+  const { waitMs, database = 'main' } = request;
+  const mayBeginAgain = request.mayBeginAgain === true && hasOneFile(connection);
   const endsAtMs = systemClock.monotonicMs() + waitMs;
   for (;;) {
     try {
@@ -54,6 +55,13 @@ export async function takeWriteLock(runner: QueryRunner, request: WriteLockReque
     }
   }
 }
+
+/**
+ * Without the lock of its only file, the transaction has written nothing. To an attached file, or to a temporary table, a
+ * subscriber or another caller may have written since BEGIN.
+ */
+const hasOneFile = (connection: SqliteConnection) =>
+  connection.prepare('PRAGMA database_list').all().length === 1;
 
 const isChangedSinceRead = (cause: unknown) => driverErrorOf(cause).code === 'SQLITE_BUSY_SNAPSHOT';
 
