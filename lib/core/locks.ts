@@ -23,6 +23,7 @@ import {
   checkAcquireOptions,
   resolveLockOptions,
 } from './options.js';
+import { RecognisedAcrossCopies } from './package-copies.js';
 import { replyWithin, withTimeout } from './requests/store-timeout.js';
 import type { StoreHealth } from './store-health.js';
 import { createAcquireTrace, isAcquireTraced, traceAcquire } from './tracing-channels.js';
@@ -41,6 +42,7 @@ const isPlain = (key: LockKey, options: AcquireOptions | null): key is string =>
   options?.permits === undefined && options?.mode === undefined && !Array.isArray(key);
 
 /** The locks of one process on one backend: acquires and releases keys, elects leaders, inspects, and shuts down. */
+@RecognisedAcrossCopies('Locks')
 export class Locks {
   readonly clock: Clock;
   readonly events: Events;

@@ -44,6 +44,19 @@ export const SharedAcrossCopies =
   <Class extends abstract new (...args: never[]) => unknown>(own: Class): Class =>
     shareAcrossCopies(name, () => Object.defineProperty(own, 'name', { value: name, configurable: true }));
 
+/**
+ * Makes `instanceof` recognise the instances of all copies, while each copy keeps a class of its own. For classes that work
+ * with other classes of their copy.
+ */
+export const RecognisedAcrossCopies =
+  (name: string) =>
+  (own: abstract new (...args: never[]) => object): void => {
+    const mark = Symbol.for(`nestjs-distributed-lock:class ${name}`);
+    const isInstance = (value: unknown) => typeof value === 'object' && value !== null && mark in value;
+    Object.defineProperty(own.prototype, mark, { value: true });
+    Object.defineProperty(own, Symbol.hasInstance, { value: isInstance });
+  };
+
 /** Returns why this copy must not boot, or `undefined` if it may. */
 export function describeVersionConflict(): string | undefined {
   if (loaded.length < 2) return undefined;

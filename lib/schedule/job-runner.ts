@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import { LockConfigError } from '../core/errors.js';
 import type { Locks } from '../core/locks.js';
+import { RecognisedAcrossCopies } from '../core/package-copies.js';
 import { notBootedError } from '../decorators/decorated-method.js';
 import { getPropertyToken } from '../decorators/injected-property.js';
 import { rejectStream } from '../decorators/reject-stream.js';
@@ -45,6 +46,7 @@ export const getJobRunnerPropertyToken = (name?: string) =>
   getPropertyToken('The runner of @SingletonCron jobs', name);
 
 /** Runs guarded jobs: claims the tick that a timer fired for in the store, and runs the body if it was granted. */
+@RecognisedAcrossCopies('JobRunner')
 export class JobRunner {
   readonly jobs: JobRegistry;
   readonly reader: JobReader;

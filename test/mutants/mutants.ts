@@ -367,6 +367,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/lock-order'],
   },
   {
+    title: 'LockControl finds no jobs and locks of another copy of the package',
+    file: 'lib/core/package-copies.ts',
+    find: "typeof value === 'object' && value !== null && mark in value",
+    replace: 'own.prototype.isPrototypeOf(Object(value))',
+    specs: ['test/nest/testing-copies'],
+  },
+  {
     title: 'a listener to events gets the name of the channel as second argument',
     file: 'lib/core/event-subscriptions.ts',
     find: '(message: unknown) => listener(message)] as const',
