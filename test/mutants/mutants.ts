@@ -374,6 +374,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/nest/testing-copies'],
   },
   {
+    title: 'a timer that fires early after a gap runs the tick before',
+    file: 'lib/schedule/plan/tick-calculator.ts',
+    find: 'findNearTick(plan, firedAtMs, dueMs) ?? dueMs',
+    replace: 'dueMs',
+    specs: ['test/unit/schedule/plan/tick-calculator'],
+  },
+  {
+    title: 'a timer that fires late after a gap of a short period runs the tick after',
+    file: 'lib/schedule/plan/tick-calculator.ts',
+    find: 'if (firedAtMs - dueMs <= early * LONG_AGO_RATIO) return undefined;',
+    replace: '',
+    specs: ['test/unit/schedule/plan/tick-calculator'],
+  },
+  {
     title: 'a listener to events gets the name of the channel as second argument',
     file: 'lib/core/event-subscriptions.ts',
     find: '(message: unknown) => listener(message)] as const',

@@ -12,9 +12,16 @@ export const createTick = (plan: Plan, tickMs: number): Tick => ({
 });
 
 /**
+ * A tick that is longer ago than this many times what timers may fire early is not the tick of a firing if the next one is
+ * near. In shorter periods, a blocked event loop may be that late.
+ */
+const LONG_AGO_RATIO = 10;
+
+/**
  * Computes for which planned instant a timer fired. Usually this is the instant after the last one, whether the timer fired
- * early or late; only a firing so late that further instants have passed skips to the newest. So replicas with different clocks
- * and loads compute the same ticks. The first tick after a change of the plan is the one due in the new plan.
+ * early or late; only a firing so late that further instants have passed skips to the newest, or to the next one if it is
+ * about to come. So replicas with different clocks and loads compute the same ticks. The first tick after a change of the
+ * plan is the one due in the new plan.
  */
 export class TickCalculator {
   readonly #job: { readonly plan: Plan | undefined };
@@ -35,7 +42,8 @@ export class TickCalculator {
     if (plan !== this.#plan)
       this.#lastMs = (plan.latest(firedAtMs + plan.toleranceMs.early) ?? firedAtMs) - 1;
     this.#plan = plan;
-    const tickMs = this.#findPlannedTick(plan, firedAtMs) ?? plan.latest(firedAtMs);
+    const dueMs = this.#findPlannedTick(plan, firedAtMs) ?? plan.latest(firedAtMs);
+    const tickMs = findNearTick(plan, firedAtMs, dueMs) ?? dueMs;
     if (tickMs === undefined) return undefined;
     this.#lastMs = tickMs;
     return createTick(plan, tickMs);
@@ -48,4 +56,11 @@ export class TickCalculator {
     const following = next(tickMs) ?? Infinity;
     return following + toleranceMs.late <= firedAtMs ? undefined : tickMs;
   }
+}
+
+/** The next instant, if the timer fired early for it after a gap: the tick that is due was left out, or has run already. */
+function findNearTick({ next, toleranceMs: { early } }: Plan, firedAtMs: number, dueMs = -Infinity) {
+  if (firedAtMs - dueMs <= early * LONG_AGO_RATIO) return undefined;
+  const nextMs = next(firedAtMs);
+  return nextMs !== undefined && nextMs <= firedAtMs + early ? nextMs : undefined;
 }

@@ -37,6 +37,31 @@ describe('the tick a timer fired for', () => {
     expect(ticks(eachSecond(), 1_000, 1_300, 2_001)).toEqual([1_000, 1_000, 2_000]);
   });
 
+  it.each([
+    ['one instant has passed', '11:59:59.700'],
+    ['several instants have passed', '13:59:59.700'],
+  ])('is the next instant, if it fires a little early and %s without a timer', (_, time) => {
+    const hourly = new TickCalculator(
+      { plan: createCronPlan({ cronTime: '0 * * * *', timeZone: 'UTC' }) },
+      START,
+    );
+    const firedAtMs = Date.parse(`2026-03-01T${time}Z`);
+    expect(hourly.calculateTick(firedAtMs)?.tickMs).toBe(firedAtMs + 300);
+  });
+
+  it('is the next instant, if it fires a little early after the clock was set back', () => {
+    const hourly = new TickCalculator(
+      { plan: createCronPlan({ cronTime: '0 * * * *', timeZone: 'UTC' }) },
+      START,
+    );
+    const firedAtMs = Date.parse('2026-03-01T08:59:59.700Z');
+    expect(hourly.calculateTick(firedAtMs)?.tickMs).toBe(firedAtMs + 300);
+  });
+
+  it('is the instant before, if that is not long ago', () => {
+    expect(ticks(eachSecond(), 1_000, 4_999)).toEqual([1_000, 4_000]);
+  });
+
   it('has the time until the next one', () => {
     const daily = new TickCalculator(
       { plan: createCronPlan({ cronTime: '0 3 * * *', timeZone: 'UTC' }) },
