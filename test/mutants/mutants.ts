@@ -388,6 +388,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/plan/tick-calculator'],
   },
   {
+    title: 'the first deploy with onMissed drops a tick that waits for its jitter',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'if (jitterMs > 0 && leftMs > 0) {',
+    replace: 'if (jitterMs < 0) {',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
     title: 'a listener to events gets the name of the channel as second argument',
     file: 'lib/core/event-subscriptions.ts',
     find: '(message: unknown) => listener(message)] as const',

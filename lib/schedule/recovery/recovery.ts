@@ -5,7 +5,7 @@ import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { Plan } from '../plan/plan.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams } from '../claim-params.js';
+import { buildClaimParams, jitterMsOf } from '../claim-params.js';
 import { mayOverlap, ownStoreKey } from '../tick-keys.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
@@ -15,6 +15,8 @@ import { endWithoutRun, originOf, unplannedTimeBy } from './passed-over-ticks.js
 /** Pauses between two attempts while the store does not answer: they double from the first to the maximum. */
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 15_000;
+/** How long after its jitter a tick may reach the store. */
+const MAX_CLAIM_MS = 1_000;
 
 /**
  * Runs ticks that no timer fires: those of dead runs, and those at which all replicas were down. It looks for both when this
@@ -106,7 +108,7 @@ export class Recovery {
     const latest = createTick(job.plan, job.plan.latest(ownNowMs) ?? ownNowMs);
     const { storeKey } = buildClaimParams(job, latest, locks);
     const state = runsMissedTicks(job)
-      ? await locks.jobs.registerTicks(job.key)
+      ? await this.#register(job, latest, ownNowMs)
       : await locks.jobs.tryReadTicks(job.key, storeKey);
     if (!state) return false;
     const { nowMs, claimed } = state;
@@ -128,6 +130,22 @@ export class Recovery {
     }
     this.#watchCurrentRun(job, newest, judgeTick(claim, state));
     return runsMissedTicks(job) ? this.#runMissedTick(job, state, newest) : true;
+  }
+
+  /**
+   * The first registration makes all ticks before it count as claimed. A replica without `onMissed` may still wait for the
+   * jitter of the latest one, so it waits for that, too.
+   */
+  async #register(job: PlannedJob, latest: Tick, nowMs: number): Promise<TickState | undefined> {
+    const { clock, jobs, stopping } = this.#parts.locks;
+    const jitterMs = jitterMsOf(job, latest);
+    const leftMs = latest.tickMs + jitterMs + marginMs(latest) - nowMs;
+    if (jitterMs > 0 && leftMs > 0) {
+      const state = await jobs.tryReadTicks(job.key);
+      if (!state || state.claimed) return state;
+      await sleep(clock, leftMs, stopping);
+    }
+    return job.isFiring() ? jobs.registerTicks(job.key) : undefined;
   }
 
   /** Watches a run that may have begun before this process started, so that no timer of this process has met it. */
@@ -174,6 +192,9 @@ export class Recovery {
     return result.kind !== 'unknown' && result.kind !== 'taken';
   }
 }
+
+/** With the jitter, which takes at most four fifths of the period, it ends before the next tick. */
+const marginMs = ({ periodMs }: Tick) => Math.min(MAX_CLAIM_MS, periodMs / 10);
 
 /** A plan that cannot be read is reported by whoever needs it. */
 function planOf(job: Job): Plan | undefined {

@@ -910,6 +910,27 @@ describe('a tick at which all replicas were down', () => {
     expect(shown(next.runs)).toEqual(['back 2 #1']);
   });
 
+  it.each(['forbid', 'allow'] as const)(
+    'is not one whose jitter an older deployment without onMissed waits for, where overlap is %j',
+    async (overlap) => {
+      const { clock, ours, theirs, another, runs, replica } = replicas({ overlap, jitterMs: MINUTE_MS });
+      const ownOptions: JobOptions = { overlap, jitterMs: MINUTE_MS, onMissed: 'once' };
+      const old = replica(ours, 'old');
+      await clock.advance(HOUR_MS);
+      const fired = old.fire();
+      await clock.advance(1);
+      replica(theirs, 'new', undefined, { ownOptions }).runner.start();
+      await clock.advance(2 * MINUTE_MS);
+      await fired;
+      expect(shown(runs)).toEqual(['old 1 #1']);
+      await Promise.all([ours.close(), theirs.close()]);
+      await clock.advance(HOUR_MS);
+      replica(another(), 'back', undefined, { ownOptions }).runner.start();
+      await clock.advance(2 * MINUTE_MS);
+      expect(shown(runs)).toEqual(['old 1 #1', 'back 2 #1']);
+    },
+  );
+
   it('is skipped without onMissed', async () => {
     const { clock, ours, theirs, runs, replica } = replicas();
     const one = replica(ours, 'one');
