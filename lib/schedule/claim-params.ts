@@ -5,7 +5,7 @@ import type { ClaimTickParams } from '../core/job-locks.js';
 import type { Locks } from '../core/locks.js';
 import { OptionErrors } from '../core/option-errors.js';
 import { collectLeaseLimitErrors } from '../core/options.js';
-import { type Job, isPlanned, retriesDeadRuns, runsMissedTicks } from './job.js';
+import { type Job, isPlanned, retriesDeadRuns } from './job.js';
 import { mayOverlap, ownStoreKey } from './tick-keys.js';
 import { longestPeriodMs } from './plan/longest-period.js';
 import { type Tick, createTick } from './plan/tick-calculator.js';
@@ -81,12 +81,17 @@ function withStoreKey(job: Job, tick: Tick, claim: TickClaim, locks: Locks): Cla
   return { tick: { ...claim, cleanUp }, storeKey: keyOf(tick.tickMs) };
 }
 
-/** How long the store must keep the key of the tick: until it can no longer be claimed, and its last run has ended. */
+/**
+ * How long the store must keep the key of the tick: until it can no longer be claimed, and its last run has ended. As a missed
+ * tick, it may be claimed by a replica of the next deployment, even if this one runs none.
+ */
 function retentionMsOf(job: Job, tick: Tick, locks: Locks): number {
   const { leaseMs = locks.defaultLeaseMs, missedWithinMs = tick.periodMs } = job.options;
   const staleAfterMs = staleAfterMsOf(job, tick, locks);
-  const claimableMs = runsMissedTicks(job) ? Math.max(staleAfterMs, missedWithinMs) : staleAfterMs;
-  return Math.min(claimableMs + leaseMs + maxEarlyMsOf(job, tick), MAX_RETENTION_MS);
+  return Math.min(
+    Math.max(staleAfterMs, missedWithinMs) + leaseMs + maxEarlyMsOf(job, tick),
+    MAX_RETENTION_MS,
+  );
 }
 
 /** The same in all replicas. With random delays, the more replicas there are, the earlier the first of them would start. */

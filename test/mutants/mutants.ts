@@ -395,6 +395,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/job-runner'],
   },
   {
+    title: 'the first deploy with onMissed repeats a tick whose key the store has deleted',
+    file: 'lib/schedule/claim-params.ts',
+    find: 'Math.min(Math.max(staleAfterMs, missedWithinMs) + leaseMs',
+    replace: 'Math.min(staleAfterMs + leaseMs',
+    specs: ['test/unit/schedule/job-runner', 'test/unit/schedule/claim-params'],
+  },
+  {
     title: 'a listener to events gets the name of the channel as second argument',
     file: 'lib/core/event-subscriptions.ts',
     find: '(message: unknown) => listener(message)] as const',

@@ -23,6 +23,7 @@ describe('a tick that may overlap with others is kept in the store', () => {
     ['as a missed one, missedWithinMs', { onMissed: 'once', missedWithinMs: 9 * DAY_MS }, 9 * DAY_MS],
     ['late', { staleAfterMs: 8 * DAY_MS, onMissed: 'once' }, 8 * DAY_MS],
     ['late, without onMissed', {}, DAY_MS],
+    ['as a missed one by a later deployment', {}, 7 * DAY_MS],
   ])('for at least as long as it may be claimed %s', (_, options, claimableMs) => {
     const { ours } = lockFixture();
     const weekly = job('0 3 * * 1', { ...options, overlap: 'allow' });

@@ -931,6 +931,26 @@ describe('a tick at which all replicas were down', () => {
     },
   );
 
+  it('is not one that an older deployment without onMissed has run, however short its staleAfterMs', async () => {
+    const options = { overlap: 'allow', staleAfterMs: 1_000 } as const;
+    const { clock, backend, ours, theirs, another, runs, replica } = replicas(options);
+    const ownOptions: JobOptions = { ...options, onMissed: 'once' };
+    const old = replica(ours, 'old');
+    replica(theirs, 'new', undefined, { ownOptions }).runner.start();
+    await clock.advance(HOUR_MS);
+    await old.fire();
+    await clock.advance(MINUTE_MS);
+    // Makes the store delete the ticks that it need not keep any more.
+    const tick = { tickMs: clock.wallMs(), maxEarlyMs: 0, staleAfterMs: 0 };
+    for (let number = 0; number < 1_000; number += 1)
+      await backend.execute({
+        acquire: [{ key: `other ${number}`, holder: 'any', leaseMs: 1_000, instance: 'other', tick }],
+      });
+    replica(another(), 'late', undefined, { ownOptions }).runner.start();
+    await clock.advance(1_000);
+    expect(shown(runs)).toEqual(['old 1 #1']);
+  });
+
   it('is skipped without onMissed', async () => {
     const { clock, ours, theirs, runs, replica } = replicas();
     const one = replica(ours, 'one');
