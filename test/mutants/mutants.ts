@@ -395,6 +395,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/job-runner'],
   },
   {
+    title: 'a replica with another schedule passes over the ticks of the last second',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'const passedMs = nowMs - marginMs(latest);',
+    replace: 'const passedMs = nowMs;',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a replica with another schedule passes over a tick whose timer has not fired yet',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'latest.tickMs + maxFiringDelayMsOf(job, latest) + jitterMsOf(job, latest)',
+    replace: 'latest.tickMs',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
     title: 'the first deploy with onMissed repeats a tick whose key the store has deleted',
     file: 'lib/schedule/claim-params.ts',
     find: 'Math.min(Math.max(staleAfterMs, missedWithinMs) + leaseMs',

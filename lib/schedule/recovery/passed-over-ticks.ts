@@ -13,9 +13,13 @@ export function unplannedTimeBy(plan: Plan, nowMs: number): number {
   return isPlannedTime(plan, atMs) ? atMs - 1 : atMs;
 }
 
+/** If the process dies meanwhile, the job is blocked for no longer. */
+const MAX_LEASE_MS = 5_000;
+
 /** Claims a tick and ends it without a run. `false` if the store did not answer, or a run is in progress. */
 export async function endWithoutRun(job: Job, params: ClaimTickParams, locks: Locks): Promise<boolean> {
-  const result = await locks.jobs.claimTick(job.key, params);
+  const leaseMs = Math.min(params.leaseMs ?? locks.defaultLeaseMs, MAX_LEASE_MS);
+  const result = await locks.jobs.claimTick(job.key, { ...params, leaseMs });
   if (!(result instanceof LockHandle)) return result.kind === 'refused';
   result.endRun();
   await result.release();

@@ -5,7 +5,7 @@ import { sleep } from '../../core/clock.js';
 import { type Job, type PlannedJob, isPlanned, retriesDeadRuns, runsMissedTicks } from '../job.js';
 import type { Plan } from '../plan/plan.js';
 import { type Tick, createTick } from '../plan/tick-calculator.js';
-import { buildClaimParams, jitterMsOf } from '../claim-params.js';
+import { buildClaimParams, jitterMsOf, maxFiringDelayMsOf } from '../claim-params.js';
 import { mayOverlap, ownStoreKey } from '../tick-keys.js';
 import type { ClaimOutcome } from '../tick-claimer.js';
 import { DeadRunWatcher, type RecoveryParts } from './dead-run-watcher.js';
@@ -155,13 +155,18 @@ export class Recovery {
   }
 
   /**
-   * Makes this time the newest tick, without a run: what was due before it was none of this plan. `false` if that has to be
-   * repeated.
+   * Makes the present the newest tick, without a run: what was due before it was none of this plan. Leaves out the last second,
+   * whose ticks others may be about to claim. `false` if that has to be repeated.
    */
   #passOver(job: PlannedJob, nowMs: number, claimed: Tick): Promise<boolean> {
     const { locks } = this.#parts;
-    const now = createTick(job.plan, unplannedTimeBy(job.plan, nowMs));
-    return endWithoutRun(job, buildClaimParams(job, now, locks, claimed), locks);
+    const latest = createTick(job.plan, job.plan.latest(nowMs) ?? 0);
+    const passedMs = nowMs - marginMs(latest);
+    // An older replica whose plan has that tick, too, may not have claimed it yet.
+    const lastsUntilMs = latest.tickMs + maxFiringDelayMsOf(job, latest) + jitterMsOf(job, latest);
+    if (passedMs <= Math.max(lastsUntilMs, claimed.tickMs)) return Promise.resolve(false);
+    const passed = createTick(job.plan, unplannedTimeBy(job.plan, passedMs));
+    return endWithoutRun(job, buildClaimParams(job, passed, locks, claimed), locks);
   }
 
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */

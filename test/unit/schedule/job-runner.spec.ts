@@ -94,6 +94,35 @@ it('a missed tick is not claimed while another run is in progress, so other deco
   expect(shown(runs)).toEqual(['one 1 #1', 'other 2 #1']);
 });
 
+const cron = (cronTime: string) => createCronPlan({ cronTime, timeZone: 'UTC' });
+it.each([
+  ['a tick of both schedules', cron('0 * * * *'), cron('*/30 * * * *'), HOUR_MS, 500],
+  ['a tick of the former schedule only', cron('0 * * * *'), cron('30 * * * *'), HOUR_MS, 500],
+  [
+    'a tick of an interval whose timer fires late',
+    createIntervalPlan(4_000),
+    createIntervalPlan(5_000),
+    4_000,
+    1_500,
+  ],
+])(
+  'a replica that starts with another schedule leaves %s to the others',
+  async (_, plan, ownPlan, tickMs, lateMs) => {
+    const { clock, ours, theirs, runs, replica } = replicas({ onMissed: 'once' }, plan);
+    const old = replica(ours, 'old');
+    await clock.advance(tickMs + lateMs);
+    await old.fire();
+    await clock.advance(tickMs - 200);
+    replica(theirs, 'new', undefined, { ownPlan }).runner.start();
+    await clock.advance(200);
+    await old.fire();
+    expect(runs.map(({ by, tick }) => [by, tick.getTime() - BEGIN_MS])).toEqual([
+      ['old', tickMs],
+      ['old', 2 * tickMs],
+    ]);
+  },
+);
+
 it('a missed tick whose run is in progress does not keep a later one from being made up', async () => {
   const given = replicas({ overlap: 'allow', onMissed: 'once', missedWithinMs: HOUR_MS });
   const { clock, backend, ours, runs, replica } = given;

@@ -149,7 +149,8 @@ export class RedisConnection {
     const error: NodeJS.ErrnoException | undefined = this.#lastError;
     // An AggregateError of two addresses has no message.
     const reason = error?.message || error?.code || 'no reply arrived, or the connection was closed';
-    return new Error(`Redis cannot be reached: ${reason}`, { cause: this.#lastError });
+    const what = error?.name === 'ReplyError' ? 'Redis refuses the connection' : 'Redis cannot be reached';
+    return new Error(`${what}: ${reason}`, { cause: this.#lastError });
   }
 
   #createClient(): Redis | Cluster {
