@@ -18,6 +18,7 @@ import {
   NO_BALLOT,
   ServerCall,
   fixedWidth,
+  voteKeyOf,
 } from '../../lib/backends/redis/quorum/server-call.js';
 import { Quarantine } from '../../lib/backends/redis/quorum/servers/quarantine.js';
 import type { QuorumServer } from '../../lib/backends/redis/quorum/servers/quorum-server.js';
@@ -726,6 +727,18 @@ describe('a release of votes', () => {
       await until(async () => !(await isFree(withoutLock.admin, key)));
       await hasReply(withoutLock.quorumServer); // Its earlier reply has arrived by now.
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
+    });
+
+    it('a copy of a run expires when the tick expires on the other servers', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
+      const mark = `mark ${fixedWidth(Date.now() * 1_000 + 1)} 1000000 -`;
+      const call = new ServerCall([{ key, holder: renewal.holder, command: mark }]);
+      await Promise.all(quorum.servers.all.slice(0, 2).map((quorumServer) => hasReply(quorumServer, call)));
+      await renewal.repair(systemClock.monotonicMs());
+      await until(async () => !(await isFree(withoutLock.admin, key)));
+      const expiresInMs = await withoutLock.admin.pttl(voteKeyOf(key));
+      expect(expiresInMs).toBeLessThanOrEqual(1_000_000);
+      expect(expiresInMs).toBeGreaterThan(500_000);
     });
 
     it('a copy is released if the lock is released while the copy is sent', async () => {

@@ -16,6 +16,7 @@ afterAll(() => redis.quit());
 
 const terms = { leaseMs: 10_000, memoryMs: 70_000, retryWithinMs: 0, tokenCount: 1, instance: 'spec' };
 const MEMORY = `${terms.leaseMs} ${terms.memoryMs}`;
+const COPY = `copy ${terms.memoryMs}`;
 
 async function ask(
   request: ConstructorParameters<typeof ServerCall>[0][0],
@@ -68,9 +69,9 @@ it('a repaired server keeps the newer tick that it has', async () => {
   await ask({ key, holder, command: `mark ${tick} 70000 -` });
   await ask({ key, holder, command: 'release' });
   await ask({ key: other, holder, command: terms }, second);
-  const lock = await ask({ key: other, holder, command: 'copy' });
-  expect(await ask({ key, holder, command: `rejoin ${MEMORY} ${lock}` })).toBe('rejoined');
-  expect(await ask({ key, holder, command: 'copy' })).toContain(` ${tick} `);
+  const lock = await ask({ key: other, holder, command: COPY });
+  expect(await ask({ key, holder, command: `rejoin ${terms.leaseMs} ${lock}` })).toBe('rejoined');
+  expect(await ask({ key, holder, command: COPY })).toContain(` ${tick} `);
   expect(await ask({ key, holder, command: 'finish' })).toBe('noted');
 });
 
@@ -90,7 +91,7 @@ it('a server that was down during a resumption learns of it from the mark of a t
   await ask({ ...claim, command: terms }, first);
   expect(await ask({ ...claim, command: `mark ${tick} 70000 ${resumed}` })).toBe('marked');
   expect(await ask({ ...claim, command: pauseCommand('R', 2) })).toBe('outdated');
-  const lock = await ask({ ...claim, command: 'copy' });
+  const lock = await ask({ ...claim, command: COPY });
   expect(lock).toContain(` ${tick} `);
   expect(lock).toContain(` ${resumed} `);
   expect(await redis.pttl(`{${claim.key}}:vote`)).toBeGreaterThan(0);

@@ -3752,6 +3752,21 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/conformance/redlock-server'],
   },
   {
+    title: 'a copy of a run with its own key expires after 400 days (quorum)',
+    file: VOTE_VERBS,
+    find: "write(key, new, params.memoryMs)\n    return 'rejoined'",
+    replace:
+      "write(key, new, new.tick == noTick and params.memoryMs or ${TICK_MEMORY_MS})\n    return 'rejoined'",
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
+    title: 'a copy of a run is forgotten with its lease (quorum)',
+    file: VOTE_VERBS,
+    find: "math.max(call('PTTL', key), tonumber(params.rest))",
+    replace: 'tonumber(params.rest)',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
     title: 'a server that rejoins forgets a tick (quorum)',
     file: VOTE_VERBS,
     find: 'if isOurs then new.tick',

@@ -132,8 +132,11 @@ const HELD_LOCKS = `
     return 'written'
   end
 
-  function verbs.copy(key, lock, holder)
-    return isGrantedTo(lock, holder) and textOf(lock) or 'lost'
+  -- In: the least time to remember the copy. Out: how long this server remembers the lock, because the key of a tick that may
+  -- overlap with others expires soon, and the lock.
+  function verbs.copy(key, lock, holder, params)
+    if not isGrantedTo(lock, holder) then return 'lost' end
+    return plain(math.max(call('PTTL', key), tonumber(params.rest))) .. ' ' .. textOf(lock)
   end
 
   -- Repair: writes the vote that another server has. No larger token can have been granted since. This server keeps the tick
@@ -154,7 +157,7 @@ const HELD_LOCKS = `
     end
     if lock and sub(lock.pause, 2) > sub(new.pause, 2) then new.pause = lock.pause end
     new.mark, new.from, new.lease = '0', now, params.lease
-    write(key, new, new.tick == noTick and params.memoryMs or ${TICK_MEMORY_MS})
+    write(key, new, params.memoryMs)
     return 'rejoined'
   end
 `;

@@ -12,7 +12,7 @@ interface RenewedLock {
   readonly key: string;
   readonly holder: string;
   readonly leaseMs: number;
-  /** How long a server remembers the lock. */
+  /** How long a server remembers the lock at least. */
   readonly memoryMs: number;
   /** A server that holds the lock. */
   readonly source: QuorumServer;
@@ -32,10 +32,11 @@ export async function repairServers(quorum: Quorum, lock: RenewedLock): Promise<
   const { key, holder, leaseMs, memoryMs, source, targets, startedAtMs } = lock;
   if (targets === 0 || leaseMs < MIN_REPAIR_LEASE_MS) return;
   const pendingVote = pendingVotes.add(holder, targets);
-  const copy = (await source.sendRequest({ key, holder, command: 'copy' }, Infinity)) ?? 'lost';
+  const request = { key, holder, command: `copy ${memoryMs}` };
+  const copy = (await source.sendRequest(request, Infinity)) ?? 'lost';
   pendingVotes.settle(pendingVote, targets);
   const passedMs = systemClock.monotonicMs() - startedAtMs;
   if (copy === 'lost' || pendingVote.isReleased || passedMs > leaseMs / 2) return;
-  const command = `rejoin ${remainingLeaseMs(leaseMs, passedMs)} ${memoryMs} ${copy}`;
+  const command = `rejoin ${remainingLeaseMs(leaseMs, passedMs)} ${copy}`;
   copyTo(servers.in(targets), { key, holder, command }, { untilMs: startedAtMs + leaseMs / 2, pendingVotes });
 }
