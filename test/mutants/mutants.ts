@@ -1689,6 +1689,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/subscriber-conflicts'],
   },
   {
+    title: 'rows: an update is repeated after an error of a subscriber to its statement',
+    file: 'lib/backends/typeorm/rows/update-listeners.ts',
+    find: 'if (commitsItself && isQuerySubscriberError(cause)) throwListenerError(cause);',
+    replace: 'void commitsItself;',
+    specs: ['test/resource/subscriber-conflicts'],
+  },
+  {
+    title: 'rows: a transaction counts as not committed after an error of a subscriber to its COMMIT',
+    file: 'lib/backends/typeorm/rows/transactions/runner-guard.ts',
+    find: 'if (isSuccess) this.#commitProgress.onExecuted();',
+    replace: 'if (isSuccess) void this.#commitProgress;',
+    specs: ['test/resource/subscriber-conflicts'],
+  },
+  {
     title: 'rows: a committed fenced write is repeated',
     file: 'lib/backends/typeorm/rows/fenced-write.ts',
     find: 'if (isCommitted) throwListenerError(cause);',

@@ -20,6 +20,8 @@ const DEADLOCK: Readonly<Record<string, string>> = {
   mariadb: `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'deadlock of the subscriber'`,
 };
 
+type Progress = readonly [first: number, second: number];
+
 /** A subscriber does not know what has been written already, and its error may look like one of the write itself. */
 describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) => {
   let database: DataSource;
@@ -43,6 +45,16 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
       await database.query(DEADLOCK[name]!);
     };
   };
+
+  /** TypeORM throws the error of such a subscriber as if it were that of the statement, which has been executed. */
+  const failOnceAfterQuery = (statement: 'UPDATE' | 'COMMIT', fail: () => Promise<unknown>) => {
+    subscriber.afterQuery = ({ query }) => {
+      if (!query.startsWith(statement)) return;
+      delete subscriber.afterQuery;
+      return fail();
+    };
+  };
+  const deadlock = () => database.query(DEADLOCK[name]!);
 
   beforeEach(async () => {
     await database.manager.clear(Task);
@@ -139,6 +151,77 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
       manager.increment(Task, { id: 1 }, 'progress', 1),
     );
     await expect(locked).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
+  });
+
+  it.each<[string, Progress, () => Promise<unknown>]>([
+    [
+      'an optimistic update',
+      [1, 0],
+      () => optimisticUpdate(database, Task, { id: 1 }, (task) => void (task.progress += 1)),
+    ],
+    ['a fenced write of one row', [1, 0], () => fencedUpdate(database, Task, { id: 1 }, expression, 1n)],
+    [
+      'a claim',
+      [1, 0],
+      () =>
+        claimRow(database, Task, {
+          from: { state: 'WAITING' },
+          to: { state: 'RUNNING', progress: 1 },
+          order: { id: 'ASC' },
+        }),
+    ],
+  ])('after the statement of %s does not repeat it', async (_, progress, write) => {
+    failOnceAfterQuery('UPDATE', deadlock);
+    await expect(write()).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map((task) => task.progress)).toEqual(progress);
+  });
+
+  it('after the statement in the transaction of a fenced write repeats the transaction', async () => {
+    failOnceAfterQuery('UPDATE', deadlock);
+    expect(await fencedUpdate(database, Task, { state: 'WAITING' }, expression, 1n)).toBe(true);
+    expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 1]);
+  });
+
+  it.each<[string, Progress, () => Promise<unknown>]>([
+    [
+      'a fenced write of several rows',
+      [1, 1],
+      () => fencedUpdate(database, Task, { state: 'WAITING' }, expression, 1n),
+    ],
+    [
+      'the work under a row lock',
+      [1, 0],
+      () =>
+        withRowLock(
+          database,
+          Task,
+          { id: 1 },
+          (_, manager) => manager.increment(Task, { id: 1 }, 'progress', 1),
+          { attempts: 3 },
+        ),
+    ],
+  ])('after the statement COMMIT does not repeat %s', async (_, progress, write) => {
+    failOnceAfterQuery('COMMIT', deadlock);
+    await expect(write()).rejects.toThrow('deadlock of the subscriber');
+    expect((await tasks()).map((task) => task.progress)).toEqual(progress);
+  });
+
+  const subscriberError = new Error('the subscriber');
+  it.each<[string, () => Promise<unknown>]>([
+    [
+      'at once',
+      () => {
+        throw subscriberError;
+      },
+    ],
+    ['later', () => Promise.reject(subscriberError)],
+  ])('after the statement COMMIT leaves no doubt that it is committed: %s', async (_, failure) => {
+    failOnceAfterQuery('COMMIT', failure);
+    const locked = withLockedTransaction(database, 'task', { locks: app.get(LockService) }, (manager) =>
+      manager.increment(Task, { id: 1 }, 'progress', 1),
+    );
+    await expect(locked).rejects.toThrow(/^(Error: )?the subscriber$/);
     expect((await tasks()).map(({ progress }) => progress)).toEqual([1, 0]);
   });
 });

@@ -70,7 +70,7 @@ interface RowRequest<Entity, T> extends RowSelection<Entity>, ResolvedRowLockOpt
  *   that match are locked
  * @throws what the work throws, unchanged; errors of the database, unless one of the next lines is about them. If COMMIT
  *   got no answer, that is the error of the driver, and the transaction may be committed. After the error of a subscriber
- *   to `afterTransactionCommit` it is committed
+ *   to `afterTransactionCommit`, or to `afterQuery` of the COMMIT, it is committed
  * @throws LockTimeoutError if another transaction still has the lock after `waitMs`
  * @throws LockUnavailableError if the database has ended the transaction because of a concurrent one, with the `cause`
  * @throws LockConfigError if several rows match, or an argument is wrong; if the pool returns a connection with an open

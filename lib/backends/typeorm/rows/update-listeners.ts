@@ -1,6 +1,7 @@
-import type { EntityManager, ObjectLiteral, UpdateQueryBuilder } from 'typeorm';
+import type { EntityManager, ObjectLiteral, UpdateQueryBuilder, UpdateResult } from 'typeorm';
 import { isInTransaction } from './database.js';
 import { tryUnlessConflict } from './transactions/conflict-retry.js';
+import { isQuerySubscriberError, watchQuerySubscribers } from './transactions/query-subscribers.js';
 
 /**
  * Executes the update once, with the listeners and subscribers of the entity. Resolves to whether it has written a row, and to
@@ -15,7 +16,7 @@ export async function executeUpdate(
 ): Promise<boolean> {
   const callListeners = listenersOf(manager, query);
   await callListeners('BeforeUpdate');
-  const result = await tryUnlessConflict(manager, () => query.callListeners(false).execute());
+  const result = await tryUnlessConflict(manager, () => execute(manager, query)).catch(throwListenerCause);
   if (!result?.affected) return false;
   await callListeners('AfterUpdate');
   return true;
@@ -35,11 +36,26 @@ export async function executeRepeatedUpdate(
 ): Promise<boolean> {
   const callListeners = listenersOf(manager, query);
   await callListeners('BeforeUpdate');
-  const { affected } = await query.callListeners(false).execute();
+  const { affected } = await execute(manager, query);
   if (!(await hasWritten(Boolean(affected)))) return false;
   const calls = callListeners('AfterUpdate');
   await (isInTransaction(manager) ? calls : calls.catch(throwListenerError));
   return true;
+}
+
+/** @throws ListenerError if a subscriber to `afterQuery` fails when the update is committed */
+async function execute(
+  manager: EntityManager,
+  query: UpdateQueryBuilder<ObjectLiteral>,
+): Promise<UpdateResult> {
+  const commitsItself = !isInTransaction(manager);
+  if (manager.queryRunner) watchQuerySubscribers(manager.queryRunner);
+  try {
+    return await query.callListeners(false).execute();
+  } catch (cause) {
+    if (commitsItself && isQuerySubscriberError(cause)) throwListenerError(cause);
+    throw cause;
+  }
 }
 
 const listenersOf =

@@ -32,7 +32,7 @@ export type CommitOutcome = 'not committed' | 'committed' | 'unknown' | 'pending
 
 /** Follows the COMMIT of one transaction. */
 export class CommitProgress {
-  #answer: CommitAnswer = 'ended';
+  #answer: CommitAnswer | undefined;
   #wasSent = false;
   #isAnsweredLater = false;
   #isCommitted = false;
@@ -40,7 +40,7 @@ export class CommitProgress {
   /** Valid after a COMMIT that has failed. */
   get outcome(): CommitOutcome {
     if (this.#isCommitted) return 'committed';
-    if (this.#answer === 'ended') return 'not committed';
+    if (this.#answer === undefined || this.#answer === 'ended') return 'not committed';
     if (!this.#isAnsweredLater) return 'pending';
     return 'unknown';
   }
@@ -53,8 +53,14 @@ export class CommitProgress {
     this.#isCommitted = true;
   }
 
+  /** The database has executed a COMMIT. One that the application has sent itself does not count. */
+  onExecuted(): void {
+    if (this.#wasSent) this.#isCommitted = true;
+  }
+
+  /** Only the first error is that of COMMIT: those of subscribers follow it. */
   onFailed(cause: unknown): void {
-    if (this.#wasSent) this.#answer = commitAnswerOf(cause);
+    if (this.#wasSent) this.#answer ??= commitAnswerOf(cause);
   }
 
   /** The server executes the statements of a connection in their order, so a COMMIT before ROLLBACK has ended. */

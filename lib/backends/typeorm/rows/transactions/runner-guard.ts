@@ -7,6 +7,7 @@ import { EndCounter } from './end-counter.js';
 import { isIdle, isRunningExclusive, runExclusive } from './exclusive-runs.js';
 import { type Begin, OnlyConnection } from './only-connection.js';
 import { PendingEnds, type TransactionEnd } from './pending-ends.js';
+import { onEachCommitAnswer } from './query-subscribers.js';
 import { separateTransactions } from './separate-transactions.js';
 import {
   brokenSavepointError,
@@ -70,6 +71,10 @@ export class RunnerGuard {
       separateTransactions(manager, (begin) => currentGuard().runPlainTransaction(begin));
     }
     beforeEachCommit(runner, () => this.#onCommit());
+    onEachCommitAnswer(runner, (isSuccess, error) => {
+      if (isSuccess) this.#commitProgress.onExecuted();
+      else if (!this.#onlyConnection) this.#commitProgress.onFailed(error);
+    });
     this.#start = runner.startTransaction.bind(runner);
     this.#commit = runner.commitTransaction.bind(runner);
     this.#rollback = runner.rollbackTransaction.bind(runner);
