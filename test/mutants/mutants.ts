@@ -1703,6 +1703,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/subscriber-conflicts'],
   },
   {
+    title: 'rows: an undefined part of an embedded object is written as NULL',
+    file: 'lib/backends/typeorm/rows/written-values.ts',
+    find: 'if (value === undefined) continue;',
+    replace: '',
+    specs: ['test/resource/embedded'],
+  },
+  {
     title: 'rows: a committed fenced write is repeated',
     file: 'lib/backends/typeorm/rows/fenced-write.ts',
     find: 'if (isCommitted) throwListenerError(cause);',

@@ -264,6 +264,14 @@ describe.each(databases)('on %s', (_, storeOf) => {
       expect(await claimRow(database, Placed, claim)).toBeNull();
     });
 
+    it('leaves a part that is undefined as it is', async () => {
+      const id = await newWhole(database);
+      const part = { label: 'claimed', secret: undefined };
+      await claimRow(database, Whole, { from: { id, count: 0 }, to: { count: 1, part } });
+      expect(await readWhole(database, id)).toMatchObject({ part: { label: 'claimed', secret: 'kept' } });
+      expect(part).toEqual({ label: 'claimed', secret: undefined });
+    });
+
     it('returns the row even if the claim deletes it', async () => {
       const id = await newNamed(database);
       const claimed = await claimRow(database, Named, {
@@ -303,6 +311,17 @@ describe.each(databases)('on %s', (_, storeOf) => {
       });
       const late = fencedUpdate(database, Whole, { id }, { count: 2 }, { fencingToken: 6n, key: 'spec' });
       await expect(late).rejects.toThrow(LockLostError);
+    });
+
+    it('leaves a part that is undefined as it is', async () => {
+      const id = await newWhole(database);
+      const part = Object.assign(new Part(), { label: 'next', secret: undefined });
+      await fencedUpdate(database, Whole, { id }, { part }, 5n);
+      await fencedUpdate(database, Whole, { id }, { count: 1, part: { label: undefined } }, 6n);
+      expect(await readWhole(database, id)).toMatchObject({
+        count: 1,
+        part: { label: 'next', secret: 'kept', fencingToken: 6n },
+      });
     });
 
     it.each([[{ count: undefined }], [undefined], [null], [[1]]])('of %j is refused', async (values) => {

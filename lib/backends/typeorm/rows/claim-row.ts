@@ -32,12 +32,12 @@ import { executeUpdate } from './update-listeners.js';
 import {
   checkOwnColumns,
   checkWhere,
-  copyValues,
   copyWhere,
   excludeSoftDeleted,
   isObject,
   mergeDeep,
 } from './where-conditions.js';
+import { writtenValues } from './written-values.js';
 
 export interface RowClaim<Entity extends ObjectLiteral> {
   /** Which rows may be claimed, by their own columns: for instance all rows in one state, or one row by its id and state. */
@@ -165,7 +165,7 @@ async function tryClaim(
   const query = manager
     .createQueryBuilder()
     .update(metadata.target)
-    .set(copyValues(to))
+    .set(writtenValues(metadata, to))
     .where(copyWhere(from))
     .andWhere(id);
   excludeSoftDeleted(query, metadata, from);

@@ -23,6 +23,7 @@ import {
   isOneValue,
   mergeDeep,
 } from './where-conditions.js';
+import { writtenValues } from './written-values.js';
 
 /** A table without an entity. Names must not contain quotes, `?` or `:`. */
 export interface FencedTable {
@@ -82,7 +83,7 @@ function fencedEntityRows(manager: EntityManager, target: EntityTarget<ObjectLit
       if (column.getEntityValue(values) !== undefined) throw tokenGivenError(column.propertyPath);
       checkTokenParent(column, values);
       throwIfVersionGiven(metadata, values);
-      update.set(mergeDeep(copyValues(values), column.createValueMap(token)));
+      update.set(mergeDeep(writtenValues(metadata, values), column.createValueMap(token)));
       allowTokenUpdate(update, column);
     },
     addConditions(query, where) {
