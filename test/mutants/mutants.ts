@@ -1710,6 +1710,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/embedded'],
   },
   {
+    title: 'rows: a column that is an accessor of an embedded object is not written',
+    file: 'lib/backends/typeorm/rows/written-values.ts',
+    find: 'new Set([...Object.keys(values), ...own])',
+    replace: 'Object.keys(values)',
+    specs: ['test/resource/accessor-columns'],
+  },
+  {
     title: 'rows: a committed fenced write is repeated',
     file: 'lib/backends/typeorm/rows/fenced-write.ts',
     find: 'if (isCommitted) throwListenerError(cause);',
