@@ -411,8 +411,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the first deploy with onMissed repeats a tick whose key the store has deleted',
     file: 'lib/schedule/claim-params.ts',
-    find: 'Math.min(Math.max(staleAfterMs, missedWithinMs) + leaseMs',
-    replace: 'Math.min(staleAfterMs + leaseMs',
+    find: 'Math.max(staleAfterMs, missedWithinMs) + leaseMs',
+    replace: 'staleAfterMs + leaseMs',
     specs: ['test/unit/schedule/job-runner', 'test/unit/schedule/claim-params'],
   },
   {
