@@ -1717,6 +1717,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/accessor-columns'],
   },
   {
+    title: 'rows: a claimed row has related rows that are deleted softly',
+    file: 'lib/backends/typeorm/rows/claimed-row.ts',
+    find: '  {},\n  // TypeORM',
+    replace: '  { withDeleted: true },\n  // TypeORM',
+    specs: ['test/resource/claimed-relations'],
+  },
+  {
+    title: 'rows: a claimed row is not found without its related row',
+    file: 'lib/backends/typeorm/rows/claimed-row.ts',
+    find: "  { relationLoadStrategy: 'query' },\n",
+    replace: '',
+    specs: ['test/resource/claimed-relations'],
+  },
+  {
     title: 'rows: a committed fenced write is repeated',
     file: 'lib/backends/typeorm/rows/fenced-write.ts',
     find: 'if (isCommitted) throwListenerError(cause);',
@@ -2974,7 +2988,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     title: 'rows: a claim is given up if the file of SQLite is busy right after it',
-    file: 'lib/backends/typeorm/rows/claim-row.ts',
+    file: 'lib/backends/typeorm/rows/claimed-row.ts',
     find: 'if (!isBusy || systemClock.monotonicMs() > endsAtMs) throw cause;',
     replace: 'throw cause;',
     specs: ['test/resource/claim-row'],

@@ -6,17 +6,15 @@ import {
   type FindOptionsWhere,
   type ObjectLiteral,
 } from 'typeorm';
-import { systemClock } from '../../../core/clock.js';
 import { LockTimeoutError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { OptionErrors } from '../../../core/option-errors.js';
 import { delay } from '../../../core/real-timers.js';
 import { backoffMs } from '../connections/session.js';
-import { driverErrorOf } from '../dialects/dialect.js';
+import { readClaimed } from './claimed-row.js';
 import { isSameValue } from './comparable-value.js';
 import {
   type Database,
-  UNCACHED,
   durableCommitCondition,
   entityMetadataOf,
   managerOf,
@@ -52,8 +50,6 @@ export interface RowClaim<Entity extends ObjectLiteral> {
 const MAX_CANDIDATES = 20;
 /** More than concurrent workers are expected to use up. Without a limit, a trigger that reverts the claim would loop for ever. */
 const MAX_ATTEMPTS = 20;
-/** After how long a read of the claimed row is not repeated. */
-const MAX_BUSY_MS = 8_000;
 
 /**
  * Moves one row from one state to the next, exactly once: if several workers try to claim a row, one gets it, and the
@@ -99,14 +95,7 @@ export async function claimRow<Entity extends ObjectLiteral>(
       );
       if (candidates.length === 0) return null;
       for (const id of candidates) {
-        if (await tryClaim(manager, metadata, claim, id)) {
-          const where = id as FindOptionsWhere<Entity>;
-          return await retryWhileBusy(() =>
-            retryOnConflict(manager, () =>
-              manager.findOne(entity, { where, withDeleted: true, ...UNCACHED }),
-            ),
-          );
-        }
+        if (await tryClaim(manager, metadata, claim, id)) return readClaimed<Entity>(manager, metadata, id);
       }
       await delay(backoffMs(attempt));
     }
@@ -115,23 +104,6 @@ export async function claimRow<Entity extends ObjectLiteral>(
         `found in ${MAX_ATTEMPTS} looks. Try again later.`,
     );
   });
-}
-
-/**
- * Reads the row after its claim. If another process has locked the file of SQLite meanwhile, an error would give the row to
- * nobody. Limited, because the driver itself blocks the event loop for its `timeout` at each attempt.
- */
-async function retryWhileBusy<T>(read: () => Promise<T>): Promise<T> {
-  const endsAtMs = systemClock.monotonicMs() + MAX_BUSY_MS;
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await read();
-    } catch (cause) {
-      const isBusy = driverErrorOf(cause).code.startsWith('SQLITE_BUSY');
-      if (!isBusy || systemClock.monotonicMs() > endsAtMs) throw cause;
-      await delay(backoffMs(attempt));
-    }
-  }
 }
 
 /** The ids of some rows that can probably be claimed. */
