@@ -2325,8 +2325,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a conflict of a subscriber repeats the update before it',
     file: 'lib/backends/typeorm/rows/update-listeners.ts',
-    find: 'tryUnlessConflict(manager, () => query.callListeners(false).execute())',
-    replace: 'tryUnlessConflict(manager, () => query.execute())',
+    find: 'return await query.callListeners(false).execute();',
+    replace: 'return await query.execute();',
     specs: ['test/resource/subscriber-conflicts'],
   },
   {
@@ -3479,8 +3479,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'the fencing token replaces the object that it is a part of',
     file: 'lib/backends/typeorm/rows/fenced-rows.ts',
-    find: 'mergeDeep(copyValues(values), column.createValueMap(token))',
-    replace: '({ ...copyValues(values), ...column.createValueMap(token) })',
+    find: 'mergeDeep(writtenValues(metadata, values), column.createValueMap(token))',
+    replace: '({ ...writtenValues(metadata, values), ...column.createValueMap(token) })',
     specs: ['test/resource/embedded'],
   },
   {
