@@ -397,8 +397,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a replica with another schedule passes over the ticks of the last second',
     file: 'lib/schedule/recovery/recovery.ts',
-    find: 'const passedMs = nowMs - marginMs(latest);',
-    replace: 'const passedMs = nowMs;',
+    find: 'const pastMs = nowMs - marginMs(latest);',
+    replace: 'const pastMs = nowMs;',
     specs: ['test/unit/schedule/job-runner'],
   },
   {
@@ -406,6 +406,13 @@ export const mutants: readonly Mutant[] = [
     file: 'lib/schedule/recovery/recovery.ts',
     find: 'latest.tickMs + maxFiringDelayMsOf(job, latest) + jitterMsOf(job, latest)',
     replace: 'latest.tickMs',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a replica with another interval passes over nothing while a timer may be late',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'Math.max(isPending ? 0 : pastMs, claimed.tickMs + 1)',
+    replace: 'Math.max(isPending ? 0 : pastMs, claimed.tickMs)',
     specs: ['test/unit/schedule/job-runner'],
   },
   {

@@ -155,16 +155,16 @@ export class Recovery {
   }
 
   /**
-   * Makes the present the newest tick, without a run: what was due before it was none of this plan. Leaves out the last second,
-   * whose ticks others may be about to claim. `false` if that has to be repeated.
+   * Makes a past time the newest tick, without a run: what was due before it was none of this plan. `false` if that has to be
+   * repeated.
    */
   #passOver(job: PlannedJob, nowMs: number, claimed: Tick): Promise<boolean> {
     const { locks } = this.#parts;
     const latest = createTick(job.plan, job.plan.latest(nowMs) ?? 0);
-    const passedMs = nowMs - marginMs(latest);
-    // An older replica whose plan has that tick, too, may not have claimed it yet.
-    const lastsUntilMs = latest.tickMs + maxFiringDelayMsOf(job, latest) + jitterMsOf(job, latest);
-    if (passedMs <= Math.max(lastsUntilMs, claimed.tickMs)) return Promise.resolve(false);
+    // Others may be about to claim a tick of the last second, or the latest one, whose timer may fire late.
+    const pastMs = nowMs - marginMs(latest);
+    const isPending = pastMs <= latest.tickMs + maxFiringDelayMsOf(job, latest) + jitterMsOf(job, latest);
+    const passedMs = Math.max(isPending ? 0 : pastMs, claimed.tickMs + 1);
     const passed = createTick(job.plan, unplannedTimeBy(job.plan, passedMs));
     return endWithoutRun(job, buildClaimParams(job, passed, locks, claimed), locks);
   }
