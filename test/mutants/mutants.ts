@@ -3075,8 +3075,8 @@ export const mutants: readonly Mutant[] = [
     title:
       'rows: the only connection stays in a transaction that a subscriber kept from its rollback (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
-    find: "await runner.query('ROLLBACK');",
-    replace: 'return;',
+    find: "    sqliteConnectionOf(runner)?.exec('ROLLBACK');\n    correctState",
+    replace: '    return;\n    correctState',
     specs: ['test/resource/locked-transaction'],
   },
   {
@@ -3194,8 +3194,9 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a connection on which BEGIN has failed stays occupied (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
-    find: 'if (depthOf(runner) === 0) correctState(runner, { isTransactionActive: false });',
-    replace: '',
+    find: `    correctState(runner, { isTransactionActive: false });
+  }`,
+    replace: '  }',
     specs: ['test/resource/one-connection-subscribers'],
   },
   {
@@ -3260,6 +3261,34 @@ export const mutants: readonly Mutant[] = [
     find: 'mergeDeep(where, id) as FindOptionsWhere<Entity>',
     replace: 'where',
     specs: ['test/resource/row-lock'],
+  },
+  {
+    title: 'rows: a connection whose BEGIN got no answer goes back into the pool (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
+    find: 'if (depthOf(runner) > 0 || mayBegin) await',
+    replace: 'void mayBegin;\n    if (depthOf(runner) > 0) await',
+    specs: ['test/resource/locked-transaction.spec'],
+  },
+  {
+    title: 'rows: a transaction stays open if a subscriber fails after its BEGIN (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
+    find: "if (!wasOpen && isOpenInSqlite(runner)) sqliteConnectionOf(runner)?.exec('ROLLBACK');",
+    replace: 'void wasOpen;',
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'rows: a subscriber that fails before each statement keeps a transaction open (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
+    find: "    sqliteConnectionOf(runner)?.exec('ROLLBACK');\n    correctState",
+    replace: "    await runner.query('ROLLBACK');\n    correctState",
+    specs: ['test/resource/one-connection-subscribers'],
+  },
+  {
+    title: 'rows: an update is repeated after errors of two subscribers',
+    file: 'lib/backends/typeorm/rows/transactions/query-subscribers.ts',
+    find: 'promises.push(...own.map((promise) => promise.catch(throwRemembered)));',
+    replace: 'promises.push(...own);',
+    specs: ['test/resource/subscriber-conflicts'],
   },
   {
     title: 'rows: SKIP LOCKED has a limit of 0 s (MariaDB)',

@@ -438,6 +438,26 @@ describe('a locked transaction on postgres with a query_timeout', () => {
       await other.destroy();
     }
   });
+
+  it('leaves no transaction behind whose BEGIN got no answer in time', async () => {
+    await database.manager.insert(Product, { id: 30, stock: 10 });
+    const [{ pid }] = await database.query<[{ pid: number }]>('SELECT pg_backend_pid() AS pid');
+    process.kill(pid, 'SIGSTOP');
+    try {
+      const locked = withLockedTransaction(database, 'product:30', () => 'has run');
+      await expect(locked).rejects.toThrow(/timeout/);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    const claim = { from: { id: 30, stock: 10 }, to: { stock: 9 } };
+    expect(await claimRow(database, Product, claim)).toMatchObject({ stock: 9 });
+    const other = await new DataSource({ ...database.options, synchronize: false }).initialize();
+    try {
+      expect(await other.manager.findOneBy(Product, { id: 30 })).toMatchObject({ stock: 9 });
+    } finally {
+      await other.destroy();
+    }
+  });
 });
 
 const onOneConnection = databases.filter(([name]) => name === 'better-sqlite3' || name === 'libsql');

@@ -355,4 +355,49 @@ describe.each(onOneConnection)('subscribers on the only connection of %s', (_, s
       expect(isOpen()).toBe(false);
     },
   );
+
+  const add = (subscriber: EntitySubscriberInterface) => {
+    subscribers.push(subscriber);
+    database.subscribers.push(subscriber);
+  };
+
+  it.each<[string, () => Promise<unknown>]>([
+    ['a transaction', () => database.transaction(() => Promise.resolve())],
+    ['a row lock', () => lockedRow()],
+  ])('that fail once after the BEGIN of %s leave no transaction open', async (_begin, begin) => {
+    let hasFailed = false;
+    add({
+      afterQuery({ query }) {
+        if (hasFailed || !query.startsWith('BEGIN')) return;
+        hasFailed = true;
+        return Promise.reject(new Error('of the subscriber'));
+      },
+    });
+    await expect(begin()).rejects.toThrow('of the subscriber');
+    await expectFree();
+  });
+
+  it('that fail before ROLLBACK, too, leave no transaction open', async () => {
+    const id = newId();
+    await insert(database.manager, id);
+    let fails = false;
+    add({ beforeQuery: () => (fails ? Promise.reject(new Error('of the subscriber')) : undefined) });
+    const failing = withRowLock(database, Row, { id }, async (_row, manager) => {
+      fails = true;
+      await manager.update(Row, { id }, { count: 1 });
+    });
+    await expect(failing).rejects.toThrow('of the subscriber');
+    fails = false;
+    await expectFree();
+    expect(await countOf(id)).toBe(10);
+  });
+
+  /** Fails if a transaction is open: `BEGIN` is refused within another one. */
+  async function expectFree() {
+    const id = newId();
+    await database.query('BEGIN');
+    await database.query('ROLLBACK');
+    await database.transaction((manager) => insert(manager, id));
+    expect(await countOf(id)).toBe(10);
+  }
 });

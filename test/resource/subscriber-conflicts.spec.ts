@@ -177,6 +177,25 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
     expect((await tasks()).map((task) => task.progress)).toEqual(progress);
   });
 
+  it('after the statement of a fenced write of one row does not repeat it, although another subscriber throws, too', async () => {
+    failOnceAfterQuery('UPDATE', deadlock);
+    let hasThrown = false;
+    const other: EntitySubscriberInterface = {
+      afterQuery({ query }) {
+        if (hasThrown || !query.startsWith('UPDATE')) return;
+        hasThrown = true;
+        throw new Error('of the other subscriber');
+      },
+    };
+    database.subscribers.push(other);
+    try {
+      await expect(fencedUpdate(database, Task, { id: 1 }, expression, 1n)).rejects.toThrow('subscriber');
+    } finally {
+      database.subscribers.pop();
+    }
+    expect((await tasks()).map((task) => task.progress)).toEqual([1, 0]);
+  });
+
   it('after the statement in the transaction of a fenced write repeats the transaction', async () => {
     failOnceAfterQuery('UPDATE', deadlock);
     expect(await fencedUpdate(database, Task, { state: 'WAITING' }, expression, 1n)).toBe(true);

@@ -65,6 +65,8 @@ async function transactionOf<T>(
   const runner = dataSourceOf(owner).createQueryRunner('master');
   try {
     await throwIfLeftOpen(runner);
+    // It closes the connection if neither BEGIN nor ROLLBACK gets an answer.
+    guardOf(runner);
     return await begin(runner.manager);
   } finally {
     await runner.release();

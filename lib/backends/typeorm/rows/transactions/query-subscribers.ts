@@ -27,10 +27,11 @@ export function watchQuerySubscribers({ broadcaster }: QueryRunner): void {
     } catch (error) {
       if (isExecuted) throwRemembered(error);
       throw error;
+    } finally {
+      // Also those of subscribers before one that has thrown.
+      const own = isExecuted ? (promises.splice(firstIndex) as Promise<unknown>[]) : [];
+      promises.push(...own.map((promise) => promise.catch(throwRemembered)));
     }
-    if (!isExecuted) return;
-    const own = promises.splice(firstIndex) as Promise<unknown>[];
-    promises.push(...own.map((promise) => promise.catch(throwRemembered)));
   };
 }
 

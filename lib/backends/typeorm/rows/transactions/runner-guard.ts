@@ -20,6 +20,7 @@ import {
   correctBegin,
   correctRollback,
   depthOf,
+  isOpenInSqlite,
   onTransactionEnd,
   rollBackOnce,
 } from './transaction-state-correction.js';
@@ -192,8 +193,9 @@ export class RunnerGuard {
       this.#isBroken = false;
       this.#commitProgress = new CommitProgress();
     }
+    const before = { depth, wasOpen: this.#onlyConnection !== undefined && isOpenInSqlite(runner) };
     await this.#start(isolation).catch((error: unknown) => {
-      if (this.#onlyConnection) correctBegin(runner, depth);
+      if (this.#onlyConnection) correctBegin(runner, before);
       // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.
       if (depth > 1 && depthOf(runner) === depth) this.#isBroken = true;
       throw error;

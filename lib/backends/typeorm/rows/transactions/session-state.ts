@@ -1,6 +1,7 @@
 import type { QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
-import { dataSourceOf, isMysql } from '../database.js';
+import { isMysql } from '../database.js';
+import { isOpenInSqlite } from './transaction-state-correction.js';
 
 /** What the server says about the session of a query runner. */
 interface SessionState {
@@ -69,10 +70,7 @@ export async function throwIfBegunByStatement(runner: QueryRunner): Promise<void
 
 /** As {@link throwIfBegunByStatement}, on the only connection of SQLite. Without an `await`, because others use it too. */
 export function throwIfBegunInProcess(runner: QueryRunner): void {
-  const { databaseConnection } = dataSourceOf(runner).driver as {
-    databaseConnection?: { readonly inTransaction?: boolean };
-  };
-  if (!runner.isTransactionActive && databaseConnection?.inTransaction) throw begunByStatementError();
+  if (!runner.isTransactionActive && isOpenInSqlite(runner)) throw begunByStatementError();
 }
 
 const leftOpenError = () =>

@@ -1,5 +1,5 @@
 import type { QueryRunner } from 'typeorm';
-import { isInProcess } from '../database.js';
+import { dataSourceOf, isInProcess } from '../database.js';
 
 /** What TypeORM knows about the transaction of a query runner. Its types do not show the depth. */
 interface TransactionState {
@@ -30,10 +30,34 @@ export function onTransactionEnd({ broadcaster }: QueryRunner, report: () => voi
 export const correctState = (runner: QueryRunner, state: Partial<TransactionState>): void =>
   void Object.assign(runner, state);
 
-/** A transaction could not begin on SQLite's only connection, which must stay open. `depth` is that before BEGIN. */
-export function correctBegin(runner: QueryRunner, depth: number): void {
-  // TypeORM treats a transaction as active though its BEGIN has failed.
-  if (depthOf(runner) === 0) correctState(runner, { isTransactionActive: false });
+/** The used part of a `better-sqlite3` database, or of a driver with the same interface. */
+interface SqliteConnection {
+  readonly inTransaction?: boolean;
+  exec(sql: string): unknown;
+}
+
+/** SQLite's only connection, or `undefined` before it is opened. */
+const sqliteConnectionOf = (runner: QueryRunner) =>
+  (dataSourceOf(runner).driver as { databaseConnection?: SqliteConnection }).databaseConnection;
+
+/** Whether the only connection of SQLite has an open transaction, whoever has begun it. */
+export const isOpenInSqlite = (runner: QueryRunner): boolean =>
+  sqliteConnectionOf(runner)?.inTransaction === true;
+
+/** The state of SQLite's only connection before BEGIN. */
+export interface StateBeforeBegin {
+  readonly depth: number;
+  readonly wasOpen: boolean;
+}
+
+/** A transaction could not begin on SQLite's only connection, which must stay open. */
+export function correctBegin(runner: QueryRunner, { depth, wasOpen }: StateBeforeBegin): void {
+  if (depthOf(runner) === 0) {
+    // A subscriber may have failed after BEGIN.
+    if (!wasOpen && isOpenInSqlite(runner)) sqliteConnectionOf(runner)?.exec('ROLLBACK');
+    // TypeORM treats a transaction as active though its BEGIN has failed.
+    correctState(runner, { isTransactionActive: false });
+  }
   // If a subscriber rejects a nested transaction, TypeORM resets the state of the outer one, and would send no COMMIT and no
   // ROLLBACK for it.
   if (depth > 0 && depthOf(runner) === depth) correctState(runner, { isTransactionActive: true });
@@ -74,7 +98,9 @@ export async function rollBackOnce(
  */
 export async function correctRollback(runner: QueryRunner, depth: number): Promise<boolean> {
   if (depth <= 1) {
-    if (depthOf(runner) > 0) await endOpenTransaction(runner);
+    // On a server, BEGIN may still take effect if it got no answer.
+    const mayBegin = runner.isTransactionActive && !isInProcess(runner);
+    if (depthOf(runner) > 0 || mayBegin) await endOpenTransaction(runner);
     return false;
   }
   if (depthOf(runner) !== depth) return false;
@@ -97,7 +123,8 @@ interface PooledConnection {
 async function endOpenTransaction(runner: QueryRunner): Promise<void> {
   if (runner.isReleased) return;
   if (isInProcess(runner)) {
-    await runner.query('ROLLBACK');
+    // Not through TypeORM: its subscribers may be what fails.
+    sqliteConnectionOf(runner)?.exec('ROLLBACK');
     correctState(runner, { transactionDepth: 0, isTransactionActive: false });
     return;
   }
