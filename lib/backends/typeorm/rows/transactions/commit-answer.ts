@@ -53,7 +53,7 @@ export class CommitProgress {
     this.#isCommitted = true;
   }
 
-  /** The database has executed a COMMIT. One that the application has sent itself does not count. */
+  /** The database has executed a COMMIT. It counts if TypeORM has sent it, but not if the application has. */
   onExecuted(): void {
     if (this.#wasSent) this.#isCommitted = true;
   }

@@ -9,6 +9,7 @@ import { type Begin, OnlyConnection } from './only-connection.js';
 import { PendingEnds, type TransactionEnd } from './pending-ends.js';
 import { onEachCommitAnswer } from './query-subscribers.js';
 import { separateTransactions } from './separate-transactions.js';
+import { isOpenInSqlite } from './sqlite-connection.js';
 import {
   brokenSavepointError,
   endedByOtherError,
@@ -20,7 +21,6 @@ import {
   correctBegin,
   correctRollback,
   depthOf,
-  isOpenInSqlite,
   onTransactionEnd,
   rollBackOnce,
 } from './transaction-state-correction.js';
@@ -193,7 +193,7 @@ export class RunnerGuard {
       this.#isBroken = false;
       this.#commitProgress = new CommitProgress();
     }
-    const before = { depth, wasOpen: this.#onlyConnection !== undefined && isOpenInSqlite(runner) };
+    const before = { depth, wasOpen: isOpenInSqlite(runner) };
     await this.#start(isolation).catch((error: unknown) => {
       if (this.#onlyConnection) correctBegin(runner, before);
       // TypeORM also rolls back a transaction that could not begin, which here rolls back the nested one around it.

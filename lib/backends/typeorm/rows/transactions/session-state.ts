@@ -1,7 +1,7 @@
 import type { QueryRunner } from 'typeorm';
 import { LockConfigError } from '../../../../core/errors.js';
 import { isMysql } from '../database.js';
-import { isOpenInSqlite } from './transaction-state-correction.js';
+import { isOpenInSqlite } from './sqlite-connection.js';
 
 /** What the server says about the session of a query runner. */
 interface SessionState {

@@ -1,5 +1,6 @@
 import type { QueryRunner } from 'typeorm';
-import { dataSourceOf, isInProcess } from '../database.js';
+import { isInProcess } from '../database.js';
+import { isOpenInSqlite, sqliteConnectionOf } from './sqlite-connection.js';
 
 /** What TypeORM knows about the transaction of a query runner. Its types do not show the depth. */
 interface TransactionState {
@@ -29,20 +30,6 @@ export function onTransactionEnd({ broadcaster }: QueryRunner, report: () => voi
 /** Corrects TypeORM's state after an event that TypeORM has missed. */
 export const correctState = (runner: QueryRunner, state: Partial<TransactionState>): void =>
   void Object.assign(runner, state);
-
-/** The used part of a `better-sqlite3` database, or of a driver with the same interface. */
-interface SqliteConnection {
-  readonly inTransaction?: boolean;
-  exec(sql: string): unknown;
-}
-
-/** SQLite's only connection, or `undefined` before it is opened. */
-const sqliteConnectionOf = (runner: QueryRunner) =>
-  (dataSourceOf(runner).driver as { databaseConnection?: SqliteConnection }).databaseConnection;
-
-/** Whether the only connection of SQLite has an open transaction, whoever has begun it. */
-export const isOpenInSqlite = (runner: QueryRunner): boolean =>
-  sqliteConnectionOf(runner)?.inTransaction === true;
 
 /** The state of SQLite's only connection before BEGIN. */
 export interface StateBeforeBegin {

@@ -3,14 +3,9 @@ import { systemClock } from '../../../../core/clock.js';
 import { delay } from '../../../../core/real-timers.js';
 import { driverErrorOf } from '../../dialects/dialect.js';
 import { isContention } from '../wait-limit.js';
+import type { SqliteConnection } from './sqlite-connection.js';
 
 const POLL_MS = 5;
-
-/** The used part of a `better-sqlite3` database, or of a driver with the same interface. */
-interface SqliteConnection {
-  prepare(sql: string): { get(): unknown; all(): unknown[] };
-  exec(sql: string): unknown;
-}
 
 /**
  * A statement that needs the write lock and writes nothing, whatever tables there are: TypeORM has sent BEGIN already, so BEGIN
@@ -36,13 +31,13 @@ export interface WriteLockRequest {
 export async function takeWriteLock(runner: QueryRunner, request: WriteLockRequest): Promise<void> {
   const connection = (await runner.connect()) as SqliteConnection;
   const { waitMs, database = 'main' } = request;
-  const mayBeginAgain = request.mayBeginAgain === true && hasOneFile(connection);
   const endsAtMs = systemClock.monotonicMs() + waitMs;
   for (;;) {
     try {
       tryTakeWriteLock(connection, writeNothing(database));
       return;
     } catch (cause) {
+      const mayBeginAgain = request.mayBeginAgain === true && hasOneFile(connection);
       const isStale = mayBeginAgain && isChangedSinceRead(cause);
       if (!isStale && !isContention(cause)) throw cause;
       // Others use the connection too, so what they have read since BEGIN belongs to the transaction. In a rollback journal, it
