@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
-import type { LockBackend } from '../../core/backend.js';
+import type { AcquisitionId, LockBackend } from '../../core/backend.js';
 import type { LockPage } from '../../core/lock-record.js';
-import { type Law, TIMEOUT_MS, createAcquisitionId, law, nth } from './law.js';
+import {
+  type BackendClient,
+  type Law,
+  LONG_LEASE_MS,
+  TIMEOUT_MS,
+  createAcquisitionId,
+  law,
+  nth,
+} from './law.js';
 
 /** The pages of held keys, which are for people. */
 export const listLaws: readonly Law[] = [
@@ -24,49 +32,43 @@ export const listLaws: readonly Law[] = [
   }),
 
   law('the pages of a prefix have every held key, and no more keys than the limit', async ({ key, open }) => {
-    const { backend } = open();
+    const client = open();
+    const { backend } = client;
     const keys = Array.from({ length: 25 }, (_, index) => `${key}:${index}`);
-    const acquire = [...keys, `other ${key}`].map((one) => ({
-      ...createAcquisitionId(one),
-      ...{ leaseMs: 30_000, instance: 'a law' },
-    }));
-    await backend.execute({ acquire }, TIMEOUT_MS);
-    const first = await backend.list({ prefix: key, limit: 10 }, TIMEOUT_MS);
-    assert(first.locks.length <= 10, 'expected at most 10 locks on the page');
-    assert(first.cursor !== undefined, 'expected a second page');
-    const listed = [...first.locks.map((lock) => lock.key), ...(await keysOf(backend, key, first.cursor))];
-    assert.deepEqual([...new Set(listed)].sort(), keys.sort());
+    await hold(client, [`other ${key}`]);
+    await expectListed(client, await hold(client, keys), async () => {
+      const first = await backend.list({ prefix: key, limit: 10 }, TIMEOUT_MS);
+      assert(first.locks.length <= 10, 'expected at most 10 locks on the page');
+      const listed = first.locks.map((lock) => lock.key);
+      return first.cursor === undefined ? listed : [...listed, ...(await keysOf(backend, key, first.cursor))];
+    });
   }),
 
   law('a prefix is compared character by character', async ({ key, open }) => {
-    const { backend } = open();
+    const client = open();
     const names = ['%', '_', '*', '?', '[a]', '\\', "'", 'é', '😀', '{b}:lock', 'A'];
-    const acquire = names.map((name) => ({
-      ...createAcquisitionId(`${key}${name}z`),
-      ...{ leaseMs: 30_000, instance: 'a law' },
-    }));
-    await backend.execute({ acquire }, TIMEOUT_MS);
+    const held = await hold(
+      client,
+      names.map((name) => `${key}${name}z`),
+    );
     for (const name of [...names, 'a', 'e', '{b}:lockz', '[']) {
-      const expected = names.filter((one) => `${one}z`.startsWith(name)).map((one) => `${key}${one}z`);
-      const listed = new Set(await keysOf(backend, `${key}${name}`));
-      assert.deepEqual([...listed].sort(), expected.sort(), `of the prefix ${name}`);
+      const prefix = `${key}${name}`;
+      const expected = held.filter((lock) => lock.key.startsWith(prefix));
+      await expectListed(client, expected, () => keysOf(client.backend, prefix));
     }
   }),
 
   law(
     'a page whose time is over is refused, or its cursor leads to the other keys',
     async ({ key, open }) => {
-      const [hurried, { backend }] = [open().backend, open()];
+      const [hurried, client] = [open().backend, open()];
       const keys = Array.from({ length: 25 }, (_, index) => `${key}:${index}`);
-      const acquire = keys.map((one) => ({
-        ...createAcquisitionId(one),
-        ...{ leaseMs: 30_000, instance: 'a law' },
-      }));
-      await backend.execute({ acquire }, TIMEOUT_MS);
-      const page = await hurried.list({ prefix: key, limit: 100 }, 1).catch(() => undefined);
-      const listed = page?.locks.map((lock) => lock.key) ?? [];
-      if (!page || page.cursor !== undefined) listed.push(...(await keysOf(backend, key, page?.cursor)));
-      assert.deepEqual([...new Set(listed)].sort(), keys.sort());
+      await expectListed(client, await hold(client, keys), async () => {
+        const page = await hurried.list({ prefix: key, limit: 100 }, 1).catch(() => undefined);
+        const listed = page?.locks.map((lock) => lock.key) ?? [];
+        if (page && page.cursor === undefined) return listed;
+        return [...listed, ...(await keysOf(client.backend, key, page?.cursor))];
+      });
     },
   ),
 
@@ -76,6 +78,37 @@ export const listLaws: readonly Law[] = [
       await assert.rejects(backend.list({ prefix: key, cursor, limit: 1 }, TIMEOUT_MS));
   }),
 ];
+
+/** Acquires these keys, which must be free. */
+function hold(client: BackendClient, keys: readonly string[]): Promise<AcquisitionId[]> {
+  return Promise.all(
+    keys.map(async (key) => {
+      const acquisition = createAcquisitionId(key);
+      await client.expectGranted(acquisition);
+      return acquisition;
+    }),
+  );
+}
+
+/** Lists until all locks that are still held are listed: if the machine stands still, leases may end meanwhile. */
+async function expectListed(
+  client: BackendClient,
+  held: readonly AcquisitionId[],
+  list: () => Promise<string[]>,
+): Promise<void> {
+  for (;;) {
+    const listed = new Set(await list());
+    const missing = held.filter(({ key }) => !listed.has(key));
+    const isLost = await Promise.all(
+      missing.map(async (lock) => (await client.renew(lock, LONG_LEASE_MS)) === 'lost'),
+    );
+    if (!isLost.includes(true)) {
+      assert.deepEqual([...listed].sort(), held.map(({ key }) => key).sort());
+      return;
+    }
+    await Promise.all(missing.map((lock) => client.expectGranted(lock)));
+  }
+}
 
 /** The keys of all pages, or of those from the cursor on. */
 async function keysOf(backend: LockBackend, prefix: string, cursor?: string): Promise<string[]> {
