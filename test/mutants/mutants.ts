@@ -395,6 +395,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/job-runner'],
   },
   {
+    title: 'a replica with another schedule passes over nothing if the last run was long ago',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: '{ ...tick, staleAfterMs: Number.MAX_SAFE_INTEGER }',
+    replace: 'tick',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
     title: 'a replica with another schedule passes over the ticks of the last second',
     file: 'lib/schedule/recovery/recovery.ts',
     find: 'const pastMs = nowMs - marginMs(latest);',

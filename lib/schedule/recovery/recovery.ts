@@ -166,7 +166,9 @@ export class Recovery {
     const isPending = pastMs <= latest.tickMs + maxFiringDelayMsOf(job, latest) + jitterMsOf(job, latest);
     const passedMs = Math.max(isPending ? 0 : pastMs, claimed.tickMs + 1);
     const passed = createTick(job.plan, unplannedTimeBy(job.plan, passedMs));
-    return endWithoutRun(job, buildClaimParams(job, passed, locks, claimed), locks);
+    const { tick, ...params } = buildClaimParams(job, passed, locks, claimed);
+    // It runs nothing, so it is never too late for it.
+    return endWithoutRun(job, { ...params, tick: { ...tick, staleAfterMs: Number.MAX_SAFE_INTEGER } }, locks);
   }
 
   /** Claims the newest tick that is past by the store's clock. If another replica has claimed it, nothing is left to do. */

@@ -123,24 +123,31 @@ it.each([
   },
 );
 
-it('a tick of a changed interval is made up, if it is missed after the change', async () => {
-  const { clock, ours, theirs, another, runs, replica } = replicas(
-    { onMissed: 'once' },
-    createIntervalPlan(HOUR_MS),
-  );
-  const changed = { ownPlan: createIntervalPlan(2 * HOUR_MS) };
-  const old = replica(ours, 'old');
-  await clock.advance(HOUR_MS);
-  await old.fire();
-  await clock.advance(10 * MINUTE_MS);
-  replica(theirs, 'new', undefined, changed).runner.start();
-  await clock.advance(40 * MINUTE_MS);
-  theirs.stopGranting();
-  await clock.advance(20 * MINUTE_MS);
-  replica(another(), 'back', undefined, changed).runner.start();
-  await clock.advance(MINUTE_MS);
-  expect(shown(runs)).toEqual(['old 1 #1', 'back 2 #1']);
-});
+it.each([
+  ['shortly before it', 10, 2],
+  ['long before it', 80, 4],
+  ['more than a period before it', 150, 6],
+])(
+  'a tick is made up that is missed after a change of the interval, with the last run %s',
+  async (_, minutesToChange, missedHour) => {
+    const { clock, ours, theirs, another, runs, replica } = replicas(
+      { onMissed: 'once' },
+      createIntervalPlan(HOUR_MS),
+    );
+    const changed = { ownPlan: createIntervalPlan(2 * HOUR_MS) };
+    const old = replica(ours, 'old');
+    await clock.advance(HOUR_MS);
+    await old.fire();
+    await clock.advance(minutesToChange * MINUTE_MS);
+    replica(theirs, 'new', undefined, changed).runner.start();
+    await clock.advance(40 * MINUTE_MS);
+    theirs.stopGranting();
+    await clock.advance((missedHour - 1) * HOUR_MS - (minutesToChange + 40 - 10) * MINUTE_MS);
+    replica(another(), 'back', undefined, changed).runner.start();
+    await clock.advance(MINUTE_MS);
+    expect(shown(runs)).toEqual(['old 1 #1', `back ${missedHour} #1`]);
+  },
+);
 
 it('a missed tick whose run is in progress does not keep a later one from being made up', async () => {
   const given = replicas({ overlap: 'allow', onMissed: 'once', missedWithinMs: HOUR_MS });
