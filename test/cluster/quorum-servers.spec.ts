@@ -729,6 +729,15 @@ describe('a release of votes', () => {
       expect(quorum.pendingVotes.take(renewal.holder)).toBe(0);
     });
 
+    it('a server that is full refuses the copy, and is sent the release later', async () => {
+      const { quorum, renewal, withoutLock, key } = await renewed();
+      await withoutLock.admin.config('SET', 'maxmemory', '1');
+      await renewal.repair(systemClock.monotonicMs());
+      await hasReply(withoutLock.quorumServer); // Its earlier reply has arrived by now.
+      expect(await isFree(withoutLock.admin, key)).toBe(true);
+      expect(quorum.pendingVotes.take(renewal.holder)).toBe(withoutLock.quorumServer.bit);
+    });
+
     it('a copy of a run expires when the tick expires on the other servers', async () => {
       const { quorum, renewal, withoutLock, key } = await renewed();
       const mark = `mark ${fixedWidth(Date.now() * 1_000 + 1)} 1000000 -`;

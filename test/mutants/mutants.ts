@@ -3852,6 +3852,20 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/quorum-servers'],
   },
   {
+    title: 'each copy of a lock that a server refuses is remembered (quorum)',
+    file: 'lib/backends/redis/quorum/operations/pending-votes.ts',
+    find: 'lock.failedBits |= serverBits;\n    this.settle(pendingVote, serverBits);',
+    replace: 'lock.failedBits |= serverBits;',
+    specs: ['test/unit/backends/redis/quorum'],
+  },
+  {
+    title: 'a server whose reply to a copy is lost keeps the lock after its release (quorum)',
+    file: 'lib/backends/redis/quorum/replication/replication.ts',
+    find: 'pendingVotes.fail(pendingVote, server.bit);',
+    replace: 'pendingVotes.settle(pendingVote, server.bit);',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
     title: 'a server that rejoins forgets a tick (quorum)',
     file: VOTE_VERBS,
     find: 'if isOurs then new.tick',

@@ -109,7 +109,8 @@ export function copyTo(
   for (const server of servers) {
     const pendingVote = pendingVotes.add(request.holder, server.bit);
     void server.sendRequest(request, untilMs).then((reply) => {
-      if (reply !== undefined) pendingVotes.settle(pendingVote, server.bit);
+      if (reply === undefined) pendingVotes.fail(pendingVote, server.bit);
+      else pendingVotes.settle(pendingVote, server.bit);
     });
   }
 }
