@@ -76,7 +76,11 @@ function createServers(urls: readonly string[], maxLeaseMs = 60_000): QuorumServ
 
 async function openServers(urls: readonly string[], maxLeaseMs?: number): Promise<QuorumServers> {
   const quorumServers = createServers(urls, maxLeaseMs);
-  await quorumServers.waitUntilReady({ serverLimitMs: 5_000, timeoutMs: 5_000 });
+  await quorumServers.waitUntilReady({
+    serverLimitMs: 5_000,
+    timeoutMs: 5_000,
+    closed: quorumServers.closed,
+  });
   return quorumServers;
 }
 
@@ -391,6 +395,34 @@ it('a reply after close opens no connection', async () => {
   );
 });
 
+it('the second look of an inspection opens no connection after close', async () => {
+  const [first, second, frozen] = await serve(3);
+  const clients = [first!, second!, frozen!].map(({ url }) => new Redis(url, { lazyConnect: true }));
+  const backend = redlockBackend({ clients });
+  ends.push(() => backend.close());
+  const held = { key: randomUUID(), holder: randomUUID() };
+  await backend.execute({ acquire: [{ ...held, leaseMs: 30_000, instance: '' }] }, 5_000);
+  await adminOf(second!).del(`{${held.key}}:vote`);
+  frozen!.kill('SIGSTOP');
+  ends.push(() => frozen!.kill('SIGCONT'));
+  // One server has the lock, one has not, and one does not say.
+  const inspecting = backend.inspect(held.key, 5_000);
+  const absent = { key: randomUUID(), holder: randomUUID() };
+  // Sent after the inspection, and so answered after it.
+  await backend.execute({ release: [absent] }, 5_000);
+  await backend.close();
+  await expect(inspecting).rejects.toThrow('servers must agree');
+  // A connection that was opened wrongly would be there before this one.
+  const late = new Redis(first!.url);
+  ends.push(() => late.disconnect());
+  await until(
+    async () =>
+      String(await late.client('LIST'))
+        .trim()
+        .split('\n').length === 1,
+  );
+});
+
 it('a reply that is not of the vote script counts as no reply', async () => {
   class OtherReply extends ServerCall {
     readonly #reply: unknown;
@@ -611,7 +643,7 @@ describe('a release of votes', () => {
     const [one, two, three] = await Promise.all((await serve(3)).map(addressOf));
     const quorumServers = await openServers([one!, two!, three!].map(urlOf));
     const key = randomUUID();
-    const timeouts = { timeoutMs: 5_000, serverLimitMs: 5_000 };
+    const timeouts = { timeoutMs: 5_000, serverLimitMs: 5_000, closed: quorumServers.closed };
     const pause = { key, holder: '', command: `pause P${fixedWidth(1)} 0 ${fixedWidth(1_000_000)}` };
     expect(await hasReply(quorumServers.all[0]!, new ServerCall([pause]))).toBe(true);
     one!.isOpen = false;

@@ -3859,6 +3859,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/backends/redis/quorum'],
   },
   {
+    title: 'an inspection in progress opens connections after close (quorum)',
+    file: 'lib/backends/redis/quorum/servers/quorum-servers.ts',
+    find: 'if (timeouts.closed.aborted) return undefined;',
+    replace: '',
+    specs: ['test/cluster/quorum-servers'],
+  },
+  {
     title: 'a server whose reply to a copy is lost keeps the lock after its release (quorum)',
     file: 'lib/backends/redis/quorum/replication/replication.ts',
     find: 'pendingVotes.fail(pendingVote, server.bit);',

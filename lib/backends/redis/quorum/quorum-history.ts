@@ -53,8 +53,8 @@ export class QuorumHistory {
   ): Promise<readonly T[]> {
     const { all, needed } = this.#servers;
     const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs;
-    const { serverLimitMs, timeoutMs } = timeouts;
-    await this.#servers.waitUntilReady({ serverLimitMs, timeoutMs: Math.max(timeoutMs - serverLimitMs, 0) });
+    const readyTimeoutMs = Math.max(timeouts.timeoutMs - timeouts.serverLimitMs, 0);
+    await this.#servers.waitUntilReady({ ...timeouts, timeoutMs: readyTimeoutMs });
     const sentAtMs = systemClock.monotonicMs();
     const leftMs = untilMs - sentAtMs;
     if (leftMs <= 0 || this.#servers.voting < needed)

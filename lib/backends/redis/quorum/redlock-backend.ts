@@ -191,7 +191,8 @@ export class RedlockBackend implements LockBackend {
       Infinity,
     );
     const forLeaseMs = Math.max(shortestMs * SERVER_LIMIT_PER_LEASE, MIN_SERVER_LIMIT_MS);
-    return { timeoutMs, serverLimitMs: Math.min(timeoutMs, this.#options.serverLimitMs, forLeaseMs) };
+    const serverLimitMs = Math.min(timeoutMs, this.#options.serverLimitMs, forLeaseMs);
+    return { timeoutMs, serverLimitMs, closed: this.#servers.closed };
   }
 }
 

@@ -112,11 +112,12 @@ export async function setPaused(
   // The servers' clocks differ: with a time of its own on each, another majority could know an older tick.
   const nowTick = fixedWidth(Math.floor(servers.ballots.nowUs / 1_000) * 1_000);
   const command = `pause ${isPaused ? 'P' : 'R'}${fixedWidth(version)} ${keepsTick} ${nowTick}`;
-  const { timeoutMs, serverLimitMs } = limitsUntil(endsAtMs, timeouts);
+  const limits = limitsUntil(endsAtMs, timeouts);
+  const { serverLimitMs } = limits;
   await rejectWhenRefused(systemClock, serverLimitMs, async (onSend) => {
     onSend();
     const request = { key, holder: '', command };
-    const { agreeing } = await query(servers, request, { timeoutMs, serverLimitMs }, (reply) => reply);
+    const { agreeing } = await query(servers, request, limits, (reply) => reply);
     if (agreeing.length < servers.needed) throw servers.noMajorityResult(serverLimitMs).cause;
     if (agreeing[0] === 'outdated')
       throw new Error('the job was paused or resumed by another call at the same time');
@@ -157,9 +158,9 @@ const read: typeof query = async (servers, request, timeouts, answerOf) => {
 };
 
 /** What is left of the limits of a request that began earlier. */
-export function limitsUntil(endsAtMs: number, { serverLimitMs }: Timeouts): Timeouts {
+export function limitsUntil(endsAtMs: number, { serverLimitMs, closed }: Timeouts): Timeouts {
   const timeoutMs = Math.max(endsAtMs - systemClock.monotonicMs(), 1);
-  return { timeoutMs, serverLimitMs: Math.min(serverLimitMs, timeoutMs) };
+  return { timeoutMs, serverLimitMs: Math.min(serverLimitMs, timeoutMs), closed };
 }
 
 /**

@@ -12,12 +12,13 @@ const HEAD_START_MS = 10;
 export async function runRounds(
   servers: QuorumServers,
   operations: readonly QuorumOperation[],
-  { timeoutMs, serverLimitMs }: Timeouts,
+  timeouts: Timeouts,
 ): Promise<void> {
+  const { timeoutMs, serverLimitMs } = timeouts;
   const startedAtMs = systemClock.monotonicMs();
   const needsVotes = operations.some((operation) => operation.needsVotes !== false);
   const readyTimeoutMs = Math.max(timeoutMs - serverLimitMs, 0);
-  const ready = servers.waitUntilReady({ serverLimitMs, timeoutMs: readyTimeoutMs }, { needsVotes });
+  const ready = servers.waitUntilReady({ ...timeouts, timeoutMs: readyTimeoutMs }, { needsVotes });
   if (ready) await ready;
   let open = operations;
   let firstUs: number | undefined;

@@ -23,6 +23,8 @@ export interface Timeouts {
   readonly timeoutMs: number;
   /** How long to wait for one server. */
   readonly serverLimitMs: number;
+  /** Aborted once the backend is closed: a request in progress opens no connection again. */
+  readonly closed: AbortSignal;
 }
 
 /** Margins of the quarantine: the uptime is known in whole seconds, and clocks of two machines differ slightly in speed. */
@@ -46,6 +48,7 @@ export class QuorumServers {
   readonly #serverList: ServerList;
   readonly #listeners = new Set<(status: ServerStatus) => void>();
   #statusTimer: Timer | undefined;
+  #closing = new AbortController();
   /** The servers that were reported as away, and those that were different from that at the last look. */
   readonly #away = new Set<QuorumServer>();
   readonly #changed = new Set<QuorumServer>();
@@ -100,6 +103,7 @@ export class QuorumServers {
    * there is nothing to wait for. Without `needsVotes`, servers that are late for the confirmation are not waited for.
    */
   waitUntilReady(timeouts: Timeouts, { needsVotes = true } = {}): Promise<void> | undefined {
+    if (timeouts.closed.aborted) return undefined;
     this.#statusTimer ??= systemClock.after(STATUS_CHECK_MS, () => this.#checkStatus());
     this.#serverList.open();
     let attempts: Promise<void>[] | undefined;
@@ -118,7 +122,14 @@ export class QuorumServers {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Aborted by the next `close()`. */
+  get closed(): AbortSignal {
+    return this.#closing.signal;
+  }
+
   close(): void {
+    this.#closing.abort();
+    this.#closing = new AbortController();
     this.#statusTimer?.cancel();
     this.#statusTimer = undefined;
     this.#away.clear();
