@@ -35,8 +35,7 @@ export function runJob(
   body: (run: CronRun) => Promise<unknown>,
 ): Promise<unknown> {
   const { fencingToken, signal } = lock;
-  // A manual run may have taken over a dead run, so that this is not retried.
-  const attempt = reported.isManual ? 1 : lock.grant.attempt;
+  const { attempt } = lock.grant;
   const run: CronRun = withJson({ tick: new Date(tickMs), attempt, fencingToken, signal });
   // A date of its own, because the body may change that of the run.
   const event: RunEvent = { job: job.key, tick: new Date(tickMs), fencingToken, attempt };
@@ -45,9 +44,8 @@ export function runJob(
   const origin = { deployKey: job.options.deployKey, planId: job.plan && planIdOf(job.plan) };
   const reportEnd = reportStart(locks, event, { origin, ...reported });
   const endRun = (isInterrupted = false) => {
-    // A manual run has no tick of its own to end. A dead run that it did not take over may still be retried after it.
-    const hasTakenOver = lock.grant.attempt > 1;
-    if (reported.isManual ? hasTakenOver : !isInterrupted) lock.endRun();
+    // A manual run has no tick to end. A dead run before it may still be retried.
+    if (!reported.isManual && !isInterrupted) lock.endRun();
   };
   const runBody = async (trace?: RunTrace) => {
     const end = (outcome: RunEndOutcome, error?: unknown) => {

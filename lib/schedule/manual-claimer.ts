@@ -11,6 +11,7 @@ import { mayOverlap } from './tick-keys.js';
 import { buildClaimParams } from './claim-params.js';
 import { type Job, isPlanned, retriesDeadRuns } from './job.js';
 import { createTick } from './plan/tick-calculator.js';
+import { endWithoutRun } from './recovery/passed-over-ticks.js';
 import { type CronRunRecord, readRunHistory, runIdOf } from './run-record.js';
 import type { TickClaimer } from './tick-claimer.js';
 
@@ -116,14 +117,14 @@ export class ManualClaimer {
     for (;;) {
       const tick = await this.#findOldDeadRun(job);
       stopping.throwIfAborted();
-      const result = await jobs.claimTick(key, { leaseMs: options.leaseMs, ...(tick && { tick }) });
-      if (result instanceof LockHandle) return result;
-      if (result.kind === 'unknown') throw unavailableError(key, result.cause);
-      // Another process has claimed the tick of the dead run, or paused the job.
-      if (result.kind === 'refused') {
+      if (tick && !(await endWithoutRun(job, { tick }, this.#locks))) {
         await sleep(this.#locks.clock, LOOK_PAUSE_MS, stopping, { awaited: true });
         continue;
       }
+      stopping.throwIfAborted();
+      const result = await jobs.claimTick(key, { leaseMs: options.leaseMs });
+      if (result instanceof LockHandle) return result;
+      if (result.kind === 'unknown') throw unavailableError(key, result.cause);
       const run = await jobs.inspectRun(key);
       // Otherwise the run has ended meanwhile.
       if (run) return this.#recordOf(run, await this.#readRecords(key));
@@ -131,8 +132,8 @@ export class ManualClaimer {
   }
 
   /**
-   * What takes over the run that has died, if it may not be retried any more. A store counts the age of a dead run from the last
-   * time at which its lock was held, so it could be retried after the manual run otherwise.
+   * What claims the tick of a run that has died, if it may not be retried any more. A store counts the age of a dead run from the
+   * last time at which its lock was held, so it would be retried after the manual run if it were not ended before.
    */
   async #findOldDeadRun(job: Job): Promise<TickClaim | undefined> {
     if (!retriesDeadRuns(job) || !isPlanned(job)) return undefined;

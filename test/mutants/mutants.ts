@@ -1564,8 +1564,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a manual run ends the dead run of a tick',
     file: 'lib/schedule/job-run.ts',
-    find: 'reported.isManual ? hasTakenOver :',
-    replace: 'reported.isManual ? true :',
+    find: 'if (!reported.isManual && !isInterrupted) lock.endRun();',
+    replace: 'if (!isInterrupted) lock.endRun();',
     specs: ['test/nest/run-now'],
   },
   {
@@ -1611,11 +1611,11 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/run-now'],
   },
   {
-    title: 'a dead run that a manual run has taken over is retried',
-    file: 'lib/schedule/job-run.ts',
-    find: 'reported.isManual ? hasTakenOver :',
-    replace: 'reported.isManual ? false :',
-    specs: ['test/cluster/run-now'],
+    title: 'a dead run that is too old to be retried is retried after a manual run',
+    file: 'lib/schedule/manual-claimer.ts',
+    find: 'if (tick && !(await endWithoutRun(job, { tick }, this.#locks))) {',
+    replace: 'if (false) {',
+    specs: ['test/unit/schedule/job-runner'],
   },
   {
     title: 'after a change of the schedule, a tick that is missed later never runs',

@@ -298,6 +298,25 @@ describe('a tick whose replica dies', () => {
     expect(runs[1]!.fencingToken > runs[0]!.fencingToken).toBe(true);
   });
 
+  it('too long ago is not retried, also if a manual run that came later dies', async () => {
+    const { clock, ours, theirs, another, runs, replica } = replicas({
+      ...{ onDeadRun: 'retry', staleAfterMs: 60_000 },
+    });
+    const one = replica(ours, 'one', never);
+    await clock.advance(HOUR_MS);
+    void one.fire();
+    await clock.advance(10);
+    await ours.close();
+    await clock.advance(5 * MINUTE_MS);
+    const dying = replica(theirs, 'dying', never);
+    void dying.runner.manualRuns.start(dying.runner.jobs.all[0]!);
+    await clock.advance(1_000);
+    await theirs.close();
+    replica(another(), 'other').runner.start();
+    await clock.advance(LEASE_MS * 3);
+    expect(runs.map(({ by, attempt }) => `${by} #${attempt}`)).toEqual(['one #1', 'dying #1']);
+  });
+
   it('is not run again without onDeadRun', async () => {
     const { clock, ours, theirs, runs, replica } = replicas();
     const [one, other] = [replica(ours, 'one', never), replica(theirs, 'other')];
