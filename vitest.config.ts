@@ -1,12 +1,13 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 import { SlowestFilesReporter } from './test/support/vitest/slowest-files-reporter.js';
 
-/** They replace globals before the library is loaded, or load it twice. */
+/** They replace globals before the library is loaded, load it twice, or set what a process has once. */
 const ISOLATED = [
   'test/nest/fake-timers-first.spec.ts',
   'test/nest/no-set-immediate.spec.ts',
   'test/simulation/simulation.spec.ts',
   'test/nest/testing-copies.spec.ts',
+  'test/resource/transactional-cls-hooked.spec.ts',
 ];
 
 /** Several processes each, and servers that stop: most of the time of all specs. */

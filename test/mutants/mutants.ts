@@ -1219,6 +1219,29 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/separate-transactions'],
   },
   {
+    title: 'rows: transactions become one if the first helper is in a transaction of the context (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/separate-transactions.ts',
+    find: 'outsideOfContexts(() => dataSource.manager)',
+    replace: 'dataSource.manager',
+    specs: ['test/resource/transactional.spec'],
+  },
+  {
+    title:
+      'rows: transactions become one if the first helper is in @Transactional(), with cls-hooked (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/separate-transactions.ts',
+    find: "return manager.queryRunner ? Reflect.get(dataSource, 'manager', {}) : manager;",
+    replace: 'return manager;',
+    specs: ['test/resource/transactional-cls-hooked'],
+  },
+  {
+    title:
+      'rows: a nested transaction waits for the one around it, in which the first helper was called (SQLite)',
+    file: 'lib/backends/typeorm/rows/transactions/separate-transactions.ts',
+    find: 'isInTransactionOfContext(dataSource) ? begin(...args) : runInTurn',
+    replace: 'runInTurn',
+    specs: ['test/resource/transactional.spec'],
+  },
+  {
     title: 'fencing tokens of clients with another prefix are not compared (Redis)',
     file: FENCED_VALUES,
     find: '`${key}{${fullKey}}${TOKEN_KEY_SUFFIX}`',

@@ -66,10 +66,10 @@ export class RunnerGuard {
     this.#onlyConnection = isInProcess(runner) ? new OnlyConnection(runner, () => isIdle(this)) : undefined;
     if (this.#onlyConnection) {
       onTransactionEnd(runner, () => this.#onEnd());
-      const { manager } = dataSourceOf(runner);
+      const dataSource = dataSourceOf(runner);
       // The query runner is another one after the data source was closed and opened again.
-      const currentGuard = () => guardOf(dataSourceOf(manager).createQueryRunner());
-      separateTransactions(manager, (begin) => currentGuard().runPlainTransaction(begin));
+      const currentGuard = () => guardOf(dataSource.createQueryRunner());
+      separateTransactions(dataSource, (begin) => currentGuard().runPlainTransaction(begin));
     }
     beforeEachCommit(runner, () => this.#onCommit());
     onEachCommitAnswer(runner, (isSuccess, error) => {
