@@ -3300,6 +3300,14 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/resource/locked-transaction.spec'],
   },
   {
+    title:
+      'rows: a connection whose BEGIN for a fenced update got no answer goes back into the pool (PostgreSQL)',
+    file: 'lib/backends/typeorm/rows/transactions/checked-transaction.ts',
+    find: 'if (manager.queryRunner) guardOf(manager.queryRunner);',
+    replace: '',
+    specs: ['test/resource/locked-transaction.spec'],
+  },
+  {
     title: 'rows: a transaction stays open if a subscriber fails after its BEGIN (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
     find: "if (!wasOpen && isOpenInSqlite(runner)) sqliteConnectionOf(runner)?.exec('ROLLBACK');",

@@ -13,7 +13,13 @@ import {
   type QueryRunner,
 } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
-import { claimRow, withLockedTransaction } from '../../lib/backends/typeorm/index.js';
+import {
+  claimRow,
+  fencedFindOne,
+  fencedUpdate,
+  withLockedTransaction,
+  withRowLock,
+} from '../../lib/backends/typeorm/index.js';
 import {
   DistributedLockModule,
   LockConfigError,
@@ -24,6 +30,7 @@ import {
 import { postgresStore, sqlServers } from '../support/stores.js';
 import { until } from '../support/until.js';
 import { databases, tablesOn } from './databases.js';
+import { Task } from './task.js';
 import { transactionOnRunner } from './transaction-on-runner.js';
 
 @Entity()
@@ -402,7 +409,7 @@ describe.each(sqlServers)('a locked transaction that the database has rolled bac
 describe('a locked transaction on postgres with a query_timeout', () => {
   let database: DataSource;
   let app: TestingModule;
-  tablesOn(postgresStore, [Product], (opened) => (database = opened), {
+  tablesOn(postgresStore, [Product, Task], (opened) => (database = opened), {
     poolSize: 1,
     extra: { query_timeout: 300 },
   });
@@ -439,21 +446,40 @@ describe('a locked transaction on postgres with a query_timeout', () => {
     }
   });
 
-  it('leaves no transaction behind whose BEGIN got no answer in time', async () => {
-    await database.manager.insert(Product, { id: 30, stock: 10 });
+  it.each<[string, () => Promise<unknown>]>([
+    ['withLockedTransaction', () => withLockedTransaction(database, 'any', () => 'has run')],
+    ['fencedUpdate', () => fencedUpdate(database, Task, { state: 'WAITING' }, {}, 1n)],
+    ['fencedFindOne', () => fencedFindOne(database, Task, { state: 'WAITING' }, 1n)],
+    ['withRowLock', () => withRowLock(database, Task, { id: 1 }, () => 'has run')],
+    [
+      'withRowLock with a query runner',
+      async () => {
+        const runner = database.createQueryRunner();
+        const locked = withRowLock(runner.manager, Task, { id: 1 }, () => 'has run');
+        return locked.finally(() => runner.release());
+      },
+    ],
+  ])('leaves no transaction behind whose BEGIN got no answer in time: %s', async (_name, call) => {
+    await database.manager.clear(Task);
+    await database.manager.insert(Task, { id: 1 });
     const [{ pid }] = await database.query<[{ pid: number }]>('SELECT pg_backend_pid() AS pid');
-    process.kill(pid, 'SIGSTOP');
+    const subscriber: EntitySubscriberInterface = {
+      beforeQuery({ query }) {
+        if (query === 'START TRANSACTION') process.kill(pid, 'SIGSTOP');
+      },
+    };
+    database.subscribers.push(subscriber);
     try {
-      const locked = withLockedTransaction(database, 'product:30', () => 'has run');
-      await expect(locked).rejects.toThrow(/timeout/);
+      await expect(call()).rejects.toThrow(/timeout/);
     } finally {
+      database.subscribers.splice(database.subscribers.indexOf(subscriber), 1);
       process.kill(pid, 'SIGCONT');
     }
-    const claim = { from: { id: 30, stock: 10 }, to: { stock: 9 } };
-    expect(await claimRow(database, Product, claim)).toMatchObject({ stock: 9 });
+    const claim = { from: { id: 1, state: 'WAITING' }, to: { state: 'RUNNING' } };
+    expect(await claimRow(database, Task, claim)).toMatchObject({ state: 'RUNNING' });
     const other = await new DataSource({ ...database.options, synchronize: false }).initialize();
     try {
-      expect(await other.manager.findOneBy(Product, { id: 30 })).toMatchObject({ stock: 9 });
+      expect(await other.manager.findOneBy(Task, { id: 1 })).toMatchObject({ state: 'RUNNING' });
     } finally {
       await other.destroy();
     }

@@ -58,15 +58,16 @@ async function transactionOf<T>(
   isolationLevel: IsolationLevel | undefined,
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
-  const begin = (manager: EntityManager) =>
-    isolationLevel ? manager.transaction(isolationLevel, work) : manager.transaction(work);
+  const begin = (manager: EntityManager) => {
+    // It closes the connection if neither BEGIN nor ROLLBACK gets an answer.
+    if (manager.queryRunner) guardOf(manager.queryRunner);
+    return isolationLevel ? manager.transaction(isolationLevel, work) : manager.transaction(work);
+  };
   // On SQLite, other calls of this turn of the event loop must see that a transaction begins.
   if (owner.queryRunner || isInProcess(owner)) return begin(owner);
   const runner = dataSourceOf(owner).createQueryRunner('master');
   try {
     await throwIfLeftOpen(runner);
-    // It closes the connection if neither BEGIN nor ROLLBACK gets an answer.
-    guardOf(runner);
     return await begin(runner.manager);
   } finally {
     await runner.release();
