@@ -3105,8 +3105,8 @@ export const mutants: readonly Mutant[] = [
     title:
       'rows: the only connection stays in a transaction that a subscriber kept from its rollback (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
-    find: "    sqliteConnectionOf(runner)?.exec('ROLLBACK');\n    correctState",
-    replace: '    return;\n    correctState',
+    find: "if (isInProcess(runner)) sqliteConnectionOf(runner)?.exec('ROLLBACK');",
+    replace: 'if (isInProcess(runner)) return;',
     specs: ['test/resource/locked-transaction'],
   },
   {
@@ -3136,6 +3136,14 @@ export const mutants: readonly Mutant[] = [
     find: 'await endOpenTransaction(runner);',
     replace: ';',
     specs: ['test/resource/locked-transaction'],
+  },
+  {
+    title: 'rows: a transaction whose connection was lost stays open for what its work has started',
+    file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
+    find: '  correctState(runner, { transactionDepth: 0, isTransactionActive: false });\n  if',
+    replace:
+      '  if (isInProcess(runner)) correctState(runner, { transactionDepth: 0, isTransactionActive: false });\n  if',
+    specs: ['test/resource/lost-connection'],
   },
   {
     title: 'rows: a BEGIN that fails keeps all later ones from beginning (SQLite)',
@@ -3317,8 +3325,8 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'rows: a subscriber that fails before each statement keeps a transaction open (SQLite)',
     file: 'lib/backends/typeorm/rows/transactions/transaction-state-correction.ts',
-    find: "    sqliteConnectionOf(runner)?.exec('ROLLBACK');\n    correctState",
-    replace: "    await runner.query('ROLLBACK');\n    correctState",
+    find: "if (isInProcess(runner)) sqliteConnectionOf(runner)?.exec('ROLLBACK');",
+    replace: "if (isInProcess(runner)) await runner.query('ROLLBACK');",
     specs: ['test/resource/one-connection-subscribers'],
   },
   {

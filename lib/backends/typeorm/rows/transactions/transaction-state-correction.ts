@@ -105,16 +105,19 @@ interface PooledConnection {
 /**
  * Ends a transaction that TypeORM could not roll back, for instance because a subscriber failed before ROLLBACK. On SQLite's
  * only connection, sends ROLLBACK without TypeORM. Any other connection is closed: TypeORM would return it to the pool, where
- * the next COMMIT would also commit the failed transaction.
+ * the next COMMIT would also commit the failed transaction. TypeORM would also treat the transaction as open for ever, as would
+ * what its work has started.
  */
 async function endOpenTransaction(runner: QueryRunner): Promise<void> {
+  // Not through TypeORM: its subscribers may be what fails.
+  if (isInProcess(runner)) sqliteConnectionOf(runner)?.exec('ROLLBACK');
+  correctState(runner, { transactionDepth: 0, isTransactionActive: false });
+  if (!isInProcess(runner)) await closeConnectionOf(runner);
+}
+
+async function closeConnectionOf(runner: QueryRunner): Promise<void> {
+  // The driver of PostgreSQL releases the query runner of a connection that is lost.
   if (runner.isReleased) return;
-  if (isInProcess(runner)) {
-    // Not through TypeORM: its subscribers may be what fails.
-    sqliteConnectionOf(runner)?.exec('ROLLBACK');
-    correctState(runner, { transactionDepth: 0, isTransactionActive: false });
-    return;
-  }
   const client = (await runner.connect()) as PooledConnection;
   if (client.destroy) client.destroy();
   // Not awaited: the server rolls back when the connection has closed.
