@@ -28,12 +28,15 @@ export class DeferredTicks {
     this.#parts = parts;
   }
 
-  /** Ticks that are refused until this promise has resolved may be deferred. It must not reject. */
-  track(job: Job, call: Promise<void>): void {
+  /** Ticks that are refused until the returned function is called may be deferred. */
+  beginCall(job: Job): () => void {
+    let endCall: () => void = () => undefined;
+    const call = new Promise<void>((resolve) => (endCall = resolve));
     const calls = Promise.all([this.#calls.get(job), call]).then(() => {
       if (this.#calls.get(job) === calls) this.#calls.delete(job);
     });
     this.#calls.set(job, calls);
+    return endCall;
   }
 
   /** Read it before the claim of a tick too: the call may have ended when its refusal arrives. */

@@ -36,29 +36,19 @@ export class ManualRuns {
    * @throws what `ManualClaimer.claim` throws; if other decorators do not call the method, what they throw, or a
    *   LockConfigError
    */
-  async start(job: Job): Promise<ManualRun> {
-    let onEnd: () => void = () => undefined;
-    this.#parts.deferred.track(job, new Promise((resolve) => (onEnd = resolve)));
-    try {
-      const run = await this.#start(job, onEnd);
-      if (!run.ended) onEnd();
-      return run;
-    } catch (error) {
-      onEnd();
-      throw error;
-    }
-  }
-
-  #start(job: Job, onEnd: () => void): Promise<ManualRun> {
-    const { claimer, context, jobInvoker } = this.#parts;
+  start(job: Job): Promise<ManualRun> {
+    const { claimer, context, deferred, jobInvoker } = this.#parts;
     return new Promise((resolve, reject) => {
       const fail: (reason: unknown) => void = reject;
       let isCalled = false;
       const claim = async () => {
         isCalled = true;
+        // Not before, because a decorator may never call the method.
+        const endCall = deferred.beginCall(job);
         // Decorators above the method must not see the error.
         const claimed = await claimer.claim(job).catch(reject);
-        if (claimed && 'lock' in claimed) return this.#toRun(claimed, resolve, onEnd);
+        if (claimed && 'lock' in claimed) return this.#toRun(claimed, resolve, endCall);
+        endCall();
         if (claimed) resolve({ record: claimed, ended: undefined });
         return undefined;
       };
@@ -76,8 +66,10 @@ export class ManualRuns {
   #toRun(
     { tickMs, lock, turn }: ManualClaim,
     onStart: (run: ManualRun) => void,
-    onEnd: () => void,
+    endCall: () => void,
   ): ClaimedRun {
+    // Without its lock, the run keeps no tick from running, and its body may never end.
+    lock.signal.addEventListener('abort', endCall);
     let resolveEnd: (record: CronRunRecord) => void = () => undefined;
     const ended = new Promise<CronRunRecord>((resolve) => (resolveEnd = resolve));
     let last: CronRunRecord | undefined;
@@ -89,7 +81,7 @@ export class ManualRuns {
       },
       onEnd: async () => {
         await turn?.[Symbol.asyncDispose]();
-        onEnd();
+        endCall();
         if (last) resolveEnd(last);
       },
     };

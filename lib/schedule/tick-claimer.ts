@@ -62,11 +62,12 @@ export class TickClaimer {
    * tick: until then this process may become leader, the job may be resumed, and the store may be back.
    */
   #aheadMs({ tick }: ClaimTickParams, result: NotGranted | 'not-leader'): number | undefined {
+    let aheadMs: number | undefined;
     // The clock of this process may be ahead of the store's.
-    if (isEarly(result)) return result.aheadMs;
-    if (result !== 'not-leader' && result.kind !== 'unknown' && !isPaused(result)) return undefined;
-    const aheadMs = tick.tickMs - tick.maxEarlyMs - this.#locks.clock.wallMs();
-    return aheadMs > 0 ? aheadMs : undefined;
+    if (isEarly(result) || isPaused(result)) ({ aheadMs } = result);
+    else if (result === 'not-leader' || result.kind === 'unknown')
+      aheadMs = tick.tickMs - tick.maxEarlyMs - this.#locks.clock.wallMs();
+    return aheadMs !== undefined && aheadMs > 0 ? aheadMs : undefined;
   }
 
   #reportRefusal(
@@ -137,8 +138,15 @@ export class TickClaimer {
   }
 }
 
-const isPaused = (result: LockHandle | NotGranted) =>
-  !(result instanceof LockHandle) && result.kind === 'refused' && result.reason === 'paused';
+type Answer = LockHandle | NotGranted | 'not-leader';
+type RefusedFor<Reason> = TickRefused & { readonly reason: Reason };
 
-const isEarly = (result: NotGranted | 'not-leader'): result is TickRefused =>
-  result !== 'not-leader' && result.kind === 'refused' && result.reason === 'early';
+const isPaused = (result: Answer): result is RefusedFor<'paused'> => isRefused(result, 'paused');
+
+const isEarly = (result: Answer): result is RefusedFor<'early'> => isRefused(result, 'early');
+
+const isRefused = (result: Answer, reason: TickRefused['reason']) =>
+  typeof result === 'object' &&
+  !(result instanceof LockHandle) &&
+  result.kind === 'refused' &&
+  result.reason === reason;

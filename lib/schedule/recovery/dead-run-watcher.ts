@@ -79,7 +79,10 @@ export class DeadRunWatcher {
       await sleeper.sleep(pauseMs + Math.random() * Math.min(pauseMs, MAX_JITTER_MS));
       // If the job is started again, its recovery finds the dead run.
       if (locks.stopping.aborted || !job.isFiring()) return;
-      if (!(await claimer.mayRun(job))) {
+      const mayRun = await claimer.mayRun(job);
+      // The recovery of the next leader finds the dead run.
+      if (mayRun === false) return;
+      if (mayRun === undefined) {
         pauseMs = RETRY_PAUSE_MS;
         continue;
       }

@@ -43,6 +43,8 @@ export class Recovery {
     if (result.kind === 'unknown') {
       // The claim may have been granted and is then withdrawn, which looks like a dead run. One recovery finds all such ticks.
       this.recover(job);
+      // No recovery looks for the tick of a job that runs once for each deployment.
+      if (!job.plan && retriesDeadRuns(job)) void this.#deadRunWatcher.watch(job, tick, FIRST_PAUSE_MS);
       return 'unavailable';
     }
     // The lock of the job is taken, by another run of it. A tick is taken if it was claimed elsewhere, which ends below.
@@ -129,7 +131,13 @@ export class Recovery {
       return false;
     }
     this.#watchCurrentRun(job, newest, judgeTick(claim, state));
-    return runsMissedTicks(job) ? this.#runMissedTick(job, state, newest) : true;
+    if (!runsMissedTicks(job)) return true;
+    if (!(await this.#runMissedTick(job, state, newest))) return false;
+    // If the clock of this process is ahead, its timer has fired for a tick that the store does not know to be due yet.
+    const aheadMs = latest.tickMs - nowMs;
+    if (aheadMs <= 0) return true;
+    await sleep(locks.clock, aheadMs, locks.stopping);
+    return false;
   }
 
   /**

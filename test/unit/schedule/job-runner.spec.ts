@@ -1,14 +1,18 @@
 import { describe, expect, it, vi } from 'vitest';
+import type { LockBackend } from '../../../lib/core/backend.js';
+import type { Clock } from '../../../lib/core/clock.js';
 import type { Locks } from '../../../lib/core/locks.js';
 import { Elections } from '../../../lib/election/elections.js';
 import type { CronRun } from '../../../lib/schedule/job.js';
 import { JobRunner } from '../../../lib/schedule/job-runner.js';
 import type { Job, JobOptions } from '../../../lib/schedule/job.js';
+import { jobStoreKey, manualStoreKey } from '../../../lib/core/store-key.js';
 import { encodeRecord } from '../../../lib/schedule/run-record.js';
 import { type Plan, createCronPlan, createIntervalPlan } from '../../../lib/schedule/plan/plan.js';
 import { Gate } from '../../support/gate.js';
 import { MemoryBackend } from '../../../lib/backends/memory/memory-backend.js';
 import { lockFixture, locksOn } from '../core/lock-fixture.js';
+import type { ScriptedBackend } from '../scripted-backend.js';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -26,8 +30,25 @@ interface Surroundings {
   readonly isFiring?: () => boolean;
   /** The options of this replica, if it has others. */
   readonly ownOptions?: JobOptions;
-  /** The plan of this replica, if it has another one. */
-  readonly ownPlan?: Plan;
+  /** The plan of this replica, if it has another one; `null` if it has none. */
+  readonly ownPlan?: Plan | null;
+}
+
+/** The store as a process sees it whose clock is ahead. */
+function aheadBy(aheadMs: number, backend: ScriptedBackend): LockBackend {
+  const { clock } = backend;
+  const ahead: Clock = {
+    monotonicMs: () => clock.monotonicMs(),
+    wallMs: () => clock.wallMs() + aheadMs,
+    after: (delayMs, callback) => clock.after(delayMs, callback),
+  };
+  return new Proxy<LockBackend>(backend, {
+    get: (target, name) => {
+      if (name === 'clock') return ahead;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
 }
 
 /** Replicas that run one job each hour, and the results of its runs. */
@@ -56,7 +77,7 @@ function replicas(
       return work(run);
     };
     const job: Job = {
-      ...{ key: 'job', plan: ownPlan, options: ownOptions, isFiring },
+      ...{ key: 'job', plan: ownPlan ?? undefined, options: ownOptions, isFiring },
       ...{
         schedule: { text: 'test', timeZone: null },
         invoke: () => around(() => fire()),
@@ -243,6 +264,46 @@ it('a call of runNow() that was second does not get a manual run that died long 
   expect([await firstCall, await secondCall]).toEqual(['LockUnavailableError', 'LockUnavailableError']);
 });
 
+describe('a tick that is due during a manual run', () => {
+  /** A replica whose first call of runNow() hangs, and whose second one runs for five minutes when the tick is due. */
+  async function afterHungCall(hang: 'in a decorator' | 'in the method, and loses its lock') {
+    const given = replicas();
+    const { clock, backend, ours, runs, replica } = given;
+    let isHung = true;
+    const hung = new Promise(() => undefined);
+    const isInMethod = hang === 'in the method, and loses its lock';
+    const work = () => (isInMethod && isHung ? hung : runs.length < 3 && sleepFor(5 * MINUTE_MS));
+    const around = (call: () => unknown) => (!isInMethod && isHung ? hung : call());
+    const sleepFor = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
+    const { fire, runner } = replica(ours, 'ours', work, { around });
+    const [job] = runner.jobs.all;
+    void runner.manualRuns.start(job!);
+    await clock.advance(1_000);
+    for (const storeKey of isInMethod ? [jobStoreKey('lock', 'job'), manualStoreKey('lock', 'job')] : []) {
+      const held = await backend.inspect(storeKey);
+      expect(await backend.forceRelease(storeKey, held!.fencingToken)).toBe(true);
+    }
+    await clock.advance(HOUR_MS / 2);
+    isHung = false;
+    runs.length = 0;
+    await clock.advance(HOUR_MS / 2 - 1_000 - MINUTE_MS);
+    void runner.manualRuns.start(job!);
+    await clock.advance(MINUTE_MS);
+    await fire();
+    expect(runs).toHaveLength(1);
+    await clock.advance(10 * MINUTE_MS);
+    return shown(runs.slice(1));
+  }
+
+  it('runs after it, also if an earlier call of runNow() hangs in a decorator of the method', async () => {
+    expect(await afterHungCall('in a decorator')).toEqual(['ours 1 #1']);
+  });
+
+  it('runs after it, also if an earlier manual run hangs and has lost its lock', async () => {
+    expect(await afterHungCall('in the method, and loses its lock')).toEqual(['ours 1 #1']);
+  });
+});
+
 describe('a tick that is due after the process of a manual run has died', () => {
   const BEFORE = { 'while its turn lasts': 5_000, 'when its turn has ended': 12_000, 'long after': 20_000 };
 
@@ -315,6 +376,38 @@ describe('a tick whose replica dies', () => {
     replica(another(), 'other').runner.start();
     await clock.advance(LEASE_MS * 3);
     expect(runs.map(({ by, attempt }) => `${by} #${attempt}`)).toEqual(['one #1', 'dying #1']);
+  });
+
+  it('is run again although it was the only one of a deployment, and its claim had no reply', async () => {
+    const { clock, backend, ours, runs, replica } = replicas({ deployKey: 'v2', onDeadRun: 'retry' });
+    const { fire } = replica(ours, 'ours', undefined, { ownPlan: null });
+    backend.next('acquire', { loseAnswer: true }, 2);
+    await Promise.all([fire(), clock.advance(LEASE_MS * 3)]);
+    expect(runs.map(({ by, attempt }) => `${by} #${attempt}`)).toEqual(['ours #2']);
+  });
+
+  it('is watched by the leader only', async () => {
+    const { clock, ours, theirs, another, runs, replica } = replicas({
+      ...{ leader: 'dispatcher', onDeadRun: 'retry' },
+    });
+    const dying = replica(ours, 'dying', never);
+    dying.elections.start();
+    await clock.advance(HOUR_MS);
+    void dying.fire();
+    await clock.advance(1_000);
+    void ours.close();
+    const [former, next] = [replica(theirs, 'former'), replica(another(), 'next')];
+    former.elections.start();
+    former.runner.start();
+    await clock.advance(LEASE_MS - 5_000);
+    next.elections.start();
+    next.runner.start();
+    void former.elections.join('dispatcher').leave();
+    await clock.advance(LEASE_MS);
+    expect(shown(runs)).toEqual(['dying 1 #1', 'next 1 #2']);
+    const confirmed = vi.spyOn(former.elections, 'confirmTerm');
+    await clock.advance(HOUR_MS / 2);
+    expect(confirmed).not.toHaveBeenCalled();
   });
 
   it('is not run again without onDeadRun', async () => {
@@ -903,6 +996,47 @@ describe('a run', () => {
 });
 
 describe('a tick at which all replicas were down', () => {
+  it('is run by the next leader, whose timer had fired early because its clock is ahead', async () => {
+    const { clock, backend, ours, runs, replica } = replicas({ leader: 'dispatcher', onMissed: 'once' });
+    const [one, other] = [replica(ours, 'one'), replica(locksOn(aheadBy(2_000, backend), 'theirs'), 'other')];
+    one.elections.start();
+    for (const { runner } of [one, other]) runner.start();
+    await clock.advance(HOUR_MS - 2_000);
+    other.elections.start();
+    await other.fire();
+    void one.elections.join('dispatcher').leave();
+    await clock.advance(1_000);
+    expect(runs).toEqual([]);
+    await clock.advance(5_000);
+    expect(shown(runs)).toEqual(['other 1 #1']);
+  });
+
+  it('is run although the store was away when its timer fired early, as the clock is ahead', async () => {
+    const { clock, backend, runs, replica } = replicas({ onMissed: 'once' });
+    const one = replica(locksOn(aheadBy(2_000, backend)), 'one');
+    one.runner.start();
+    await clock.advance(HOUR_MS - 2_000);
+    backend.next('acquire', { refuse: true }, 2);
+    await Promise.all([one.fire(), clock.advance(1_000)]);
+    expect(runs).toEqual([]);
+    await clock.advance(5_000);
+    expect(shown(runs)).toEqual(['one 1 #1']);
+  });
+
+  it('is run if its timer fired early during a pause that ends before it', async () => {
+    const { clock, backend, runs, replica } = replicas();
+    const ahead = locksOn(aheadBy(2_000, backend));
+    const one = replica(ahead, 'one');
+    await clock.advance(HOUR_MS - 2_000);
+    await ahead.jobs.setPaused('job', true);
+    const firing = one.fire();
+    await clock.advance(1_000);
+    await ahead.jobs.setPaused('job', false);
+    await clock.advance(1_000);
+    await firing;
+    expect(shown(runs)).toEqual(['one 1 #1']);
+  });
+
   it('is run by the next leader if no process led', async () => {
     const { clock, ours, theirs, runs, replica } = replicas({ leader: 'dispatcher', onMissed: 'once' });
     const [one, other] = [replica(ours, 'one'), replica(theirs, 'other')];
