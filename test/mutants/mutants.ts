@@ -437,6 +437,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/schedule/job-runner'],
   },
   {
+    title: 'a lock whose lease ends while its end is looked at ends twice',
+    file: 'lib/core/leases/held-locks.ts',
+    find: 'if (lock.isLost) lock.throwIfLost();\n    const result',
+    replace: 'const result',
+    specs: ['test/unit/core/with-lock'],
+  },
+  {
     title: 'a replica with another schedule passes over nothing if the last run was long ago',
     file: 'lib/schedule/recovery/recovery.ts',
     find: '{ ...tick, staleAfterMs: Number.MAX_SAFE_INTEGER }',

@@ -167,6 +167,8 @@ export class HeldLocks {
     if (lock.isLost) lock.throwIfLost();
     if (!lock.isHeld) return;
     if (lock.isValid()) return whenReleaseSent(lock);
+    // The lease may have ended between the two looks.
+    if (lock.isLost) lock.throwIfLost();
     const result = await new Promise<ReleaseResult>((resolve) => lock.startRelease({ onResult: resolve }));
     if (result.kind !== 'released') throw lostDuringWorkError(lock.key);
   }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { SettableClock } from '../../../lib/testing/settable-clock.js';
 import { recordRequests } from './request-log.js';
 import { lockFixture, stateOf } from './lock-fixture.js';
 
@@ -43,6 +44,32 @@ describe('withLock', () => {
     await clock.advance(0);
     expect(eventNames()).toContain('lost');
   });
+
+  it.each([1, 2, 3, 4])(
+    'loses the lock once, if its lease ends right before the %i. look at the clock after the work',
+    async (last) => {
+      const { clock, ours, eventNames } = lockFixture();
+      const { monotonicMs } = SettableClock.prototype;
+      let looks = -Infinity;
+      clock.monotonicMs = () => {
+        looks += 1;
+        if (looks === last) clock.freeze(60_000);
+        return monotonicMs.call(clock);
+      };
+      await ours.withLock('key', {}, () => void (looks = 0)).catch(() => undefined);
+      await clock.advance(10_000);
+      expect(eventNames().filter((name) => name === 'lost').length).toBeLessThan(2);
+      expect(eventNames().filter((name) => name === 'lost' || name === 'released')).toHaveLength(1);
+      // Nothing is counted as in use any more, nor as less than that.
+      const held = await ours.acquire('other');
+      const draining = ours.drain({ drainMs: 5_000, abortGraceMs: 0 });
+      await clock.advance(1_000);
+      expect(await stateOf(draining)).toBe('pending');
+      await held.release();
+      await clock.advance(1_000);
+      expect(await stateOf(draining)).toBe('fulfilled');
+    },
+  );
 
   it('waits for the store if the lease is in doubt', async () => {
     const { backend, clock, ours } = lockFixture();
