@@ -4792,11 +4792,11 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core/kinds/several-keys.spec.ts'],
   },
   {
-    title: 'permits: the end of a caller is missed while it reads which are free',
+    title: 'kinds: a caller that has given up is not noticed before a wait begins',
     file: 'lib/core/kinds/composite-acquisition.ts',
     find: 'if (signal.aborted) onAbort();',
     replace: '',
-    specs: ['test/unit/core/kinds/permits.spec.ts'],
+    specs: ['test/unit/core/kinds/composite-acquisition'],
   },
   {
     title: 'a query that is sent when it is awaited runs outside of its lock',
@@ -5277,14 +5277,10 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/backends/etcd/cluster-advice'],
   },
   {
-    title: 'read and write: a writer waits for slots after it has lost its turn',
+    title: 'read and write: a writer that has lost its turn before it has all slots has the lock',
     file: WRITE_ACQUISITION,
-    find: `    if (isLost()) {
-      releaseAll(held);
-      return undefined;
-    }
-    if (held.length === MAX_READING_PROCESSES) return held;`,
-    replace: '    if (held.length === MAX_READING_PROCESSES && !isLost()) return held;',
+    find: 'MAX_READING_PROCESSES && !isLost()) return held;\n    const missing',
+    replace: 'MAX_READING_PROCESSES) return held;\n    const missing',
     specs: [READ_WRITE_SPEC],
   },
   {

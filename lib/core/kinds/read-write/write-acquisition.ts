@@ -108,11 +108,7 @@ export class WriteAcquisition {
     const held: LockHandle[] = granted.filter((handle) => handle !== undefined);
     const isLost = () => [turn, ...held].some((handle) => handle.isLost);
     // Something may have been lost while the store had not replied for all of them yet.
-    if (isLost()) {
-      releaseAll(held);
-      return undefined;
-    }
-    if (held.length === MAX_READING_PROCESSES) return held;
+    if (held.length === MAX_READING_PROCESSES && !isLost()) return held;
     const missing = this.#readerSlots().filter((_, index) => !granted[index]);
     const ended = new WaitController();
     const unfollow = [this.#acquisition.signal, turn.signal].map((signal) => ended.follow(signal));
