@@ -290,38 +290,45 @@ describe('a writer', () => {
     await expectFree(fixture);
   });
 
-  it('that loses its turn before the store has replied for all slots releases what it has, and begins again', async () => {
-    const fixture = lockFixture();
-    const { ours, theirs, another, backend, clock } = fixture;
-    const reading = await another().acquire('catalog', READ);
-    const execute = backend.execute.bind(backend);
-    const delayed = vi
-      .spyOn(backend as LockBackend, 'execute')
-      .mockImplementation(async (requests, _timeoutMs, onResult) => {
-        const result = await execute(requests);
-        if (result.acquire.length < 17) return result;
-        for (const [index, each] of result.acquire.slice(0, -1).entries()) onResult?.('acquire', index, each);
-        await new Promise<void>((resolve) => clock.after(900, resolve));
-        return result;
-      });
-    const first = ours.acquire('catalog', WRITE);
-    await clock.advance(10);
-    delayed.mockRestore();
-    const turn = await backend.inspect(slot(0));
-    await backend.forceRelease(slot(0), turn!.fencingToken);
-    await ours.confirmHeld('catalog');
-    const second = theirs.acquire('catalog', WRITE);
-    await clock.advance(100);
-    // The second one gets this slot, and waits for the others.
-    await reading.release();
-    await clock.advance(5_000);
-    expect(await stateOf(second)).toBe('fulfilled');
-    await (await second).release();
-    await clock.advance(5_000);
-    await (await first).release();
-    await clock.advance(1_000);
-    await expectFree(fixture);
-  });
+  it.each([
+    ['with a reader', true],
+    ['without a reader', false],
+  ])(
+    'that loses its turn before the store has replied for all slots releases what it has, and begins again: %s',
+    async (_, hasReader) => {
+      const fixture = lockFixture();
+      const { ours, theirs, another, backend, clock } = fixture;
+      const reading = hasReader ? await another().acquire('catalog', READ) : undefined;
+      const execute = backend.execute.bind(backend);
+      const delayed = vi
+        .spyOn(backend as LockBackend, 'execute')
+        .mockImplementation(async (requests, _timeoutMs, onResult) => {
+          const result = await execute(requests);
+          if (result.acquire.length < 17) return result;
+          for (const [index, each] of result.acquire.slice(0, -1).entries())
+            onResult?.('acquire', index, each);
+          await new Promise<void>((resolve) => clock.after(900, resolve));
+          return result;
+        });
+      const first = ours.acquire('catalog', WRITE);
+      await clock.advance(10);
+      delayed.mockRestore();
+      const turn = await backend.inspect(slot(0));
+      await backend.forceRelease(slot(0), turn!.fencingToken);
+      await ours.confirmHeld('catalog');
+      const second = theirs.acquire('catalog', WRITE);
+      await clock.advance(100);
+      // The second one gets this slot, and waits for the others.
+      await reading?.release();
+      await clock.advance(5_000);
+      expect([await stateOf(first), await stateOf(second)]).toEqual(['pending', 'fulfilled']);
+      await (await second).release();
+      await clock.advance(5_000);
+      await (await first).release();
+      await clock.advance(1_000);
+      await expectFree(fixture);
+    },
+  );
 
   it('that does not wait leaves nothing held', async () => {
     const fixture = lockFixture();
