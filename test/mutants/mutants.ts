@@ -1683,6 +1683,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/cluster/run-now'],
   },
   {
+    title: 'a connection without a ready check that ends before its first reply is never replaced (Redis)',
+    file: 'lib/backends/redis/client-factory.ts',
+    find: 'enableReadyCheck: true,',
+    replace: '',
+    specs: ['test/cluster/redis-ready-check'],
+  },
+  {
     title: 'a dead run that is too old to be retried is retried after a manual run',
     file: 'lib/schedule/manual-claimer.ts',
     find: 'if (tick && !(await endWithoutRun(job, { tick }, this.#locks))) {',

@@ -33,6 +33,8 @@ const CONNECTION_OPTIONS: RedisOptions = {
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   enableAutoPipelining: false,
+  // Without it, ioredis 5 takes a connection that ends before its first reply for ready, and never connects again.
+  enableReadyCheck: true,
   // After a failover behind one address, the old connection may still lead to the former primary, now a replica.
   reconnectOnError: isReplicaError,
   // Locks are on the primary, even if the user's client reads from replicas.
