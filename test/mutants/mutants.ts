@@ -1005,6 +1005,13 @@ export const mutants: readonly Mutant[] = [
     specs: ['test/unit/core'],
   },
   {
+    title: 'a withdrawal that finds nothing is repeated for the whole lease',
+    file: 'lib/core/leases/releaser.ts',
+    find: 'isFound(result) || (isKnown(result) && sentAt.monotonicMs > latestArrivalMs)',
+    replace: 'isFound(result)',
+    specs: ['test/unit/core/leases/releaser'],
+  },
+  {
     title: 'a withdrawal that found nothing is not repeated',
     file: 'lib/core/leases/releaser.ts',
     find: "const isFound = (result: ReleaseResult) => result.kind === 'released';",

@@ -1,6 +1,6 @@
 import type { AcquisitionId, ReleaseRequest } from '../backend.js';
 import type { ReleaseResult } from '../backend-results.js';
-import type { Clock } from '../clock.js';
+import type { Clock, Moment } from '../clock.js';
 import type { Batcher } from '../requests/batcher.js';
 import { InFlight } from '../requests/in-flight.js';
 import { PendingRequest } from '../requests/pending-request.js';
@@ -9,6 +9,8 @@ import type { TimerWheel, WheelTimer } from '../timer-wheel.js';
 const RELEASE_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 50;
 const MAX_RETRY_DELAY_MS = 1_000;
+/** No acquisition reaches the store later than this after its outcome was found to be unknown. */
+const MAX_DELAY_MS = 60_000;
 
 /** What the caller of a release gets to know. */
 export interface ReleaseListener {
@@ -48,10 +50,13 @@ export class Releaser {
 
   /**
    * Withdraws an acquisition with an unknown outcome. It may reach the store after a release that found nothing. So the
-   * release is repeated until one has found the grant, or until its lease would have ended.
+   * release is repeated until one has found the grant, until its lease would have ended, or until it can arrive no more.
    */
   withdraw(acquisition: AcquisitionId, untilMs: number): void {
-    this.#begin(new Release(acquisition, untilMs, isFound));
+    const latestArrivalMs = this.#parts.clock.monotonicMs() + MAX_DELAY_MS;
+    const isDone = (result: ReleaseResult, sentAt: Moment) =>
+      isFound(result) || (isKnown(result) && sentAt.monotonicMs > latestArrivalMs);
+    this.#begin(new Release(acquisition, untilMs, isDone));
   }
 
   /** Resolves when the store has answered every release, or the lease has ended. */
@@ -79,11 +84,11 @@ export class Releaser {
     this.#parts.batcher.send(new ReleaseTry(release, this.#onResult));
   }
 
-  readonly #onResult = (release: Release, result: ReleaseResult): void => {
+  readonly #onResult = (release: Release, result: ReleaseResult, sentAt: Moment): void => {
     const { isDone, listener } = release;
     release.listener = undefined;
     if (isKnown(result)) this.#settle(release);
-    if (!isDone(result) && !this.#isStopped) this.#retry(release);
+    if (!isDone(result, sentAt) && !this.#isStopped) this.#retry(release);
     listener?.onResult?.(result);
   };
 
@@ -109,22 +114,19 @@ export class Releaser {
   }
 }
 
+type IsDone = (result: ReleaseResult, sentAt: Moment) => boolean;
+
 /** The release of one grant, with all its tries. */
 class Release {
   readonly request: ReleaseRequest;
   readonly untilMs: number;
   /** Whether no try is needed after this result. */
-  readonly isDone: (result: ReleaseResult) => boolean;
+  readonly isDone: IsDone;
   listener: ReleaseListener | undefined;
   retryDelayMs = MIN_RETRY_DELAY_MS;
   isSettled = false;
 
-  constructor(
-    request: ReleaseRequest,
-    untilMs: number,
-    isDone: (result: ReleaseResult) => boolean,
-    listener?: ReleaseListener,
-  ) {
+  constructor(request: ReleaseRequest, untilMs: number, isDone: IsDone, listener?: ReleaseListener) {
     this.request = request;
     this.untilMs = untilMs;
     this.isDone = isDone;
@@ -132,11 +134,13 @@ class Release {
   }
 }
 
+type OnResult = (release: Release, result: ReleaseResult, sentAt: Moment) => void;
+
 class ReleaseTry extends PendingRequest<'release'> {
   readonly #release: Release;
-  readonly #onResult: (release: Release, result: ReleaseResult) => void;
+  readonly #onResult: OnResult;
 
-  constructor(release: Release, onResult: (release: Release, result: ReleaseResult) => void) {
+  constructor(release: Release, onResult: OnResult) {
     super('release', release.request, RELEASE_TIMEOUT_MS);
     this.#release = release;
     this.#onResult = onResult;
@@ -146,8 +150,8 @@ class ReleaseTry extends PendingRequest<'release'> {
     this.#release.listener?.onSent?.();
   }
 
-  protected onResult(result: ReleaseResult): void {
-    this.#onResult(this.#release, result);
+  protected onResult(result: ReleaseResult, sentAt: Moment): void {
+    this.#onResult(this.#release, result, sentAt);
   }
 }
 

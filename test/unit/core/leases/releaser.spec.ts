@@ -83,6 +83,20 @@ describe('an acquisition with an unknown outcome', () => {
     expect(await isHeld('key')).toBe(false);
   });
 
+  it('is withdrawn for a minute if it never reaches the store, however long its lease', async () => {
+    const { backend, clock, ours } = lockFixture();
+    backend.next('acquire', { delayRequestMs: Infinity });
+    const refused = expect(ours.tryAcquire('key', { leaseMs: 86_400_000 })).rejects.toThrow(
+      LockUnavailableError,
+    );
+    await clock.advance(60_000);
+    await refused;
+    const whileItMayArrive = backend.count('release');
+    expect(whileItMayArrive).toBeGreaterThan(50);
+    await clock.advance(600_000);
+    expect(backend.count('release')).toBeLessThan(whileItMayArrive + 10);
+  });
+
   it('leaves nothing behind once its lease would have ended', async () => {
     const { backend, clock, ours } = lockFixture();
     backend.next('acquire', { loseAnswer: true });
