@@ -85,12 +85,18 @@ export function requireSameOriginJson({ headers }: BoardRequest): void {
 
 /**
  * Refuses a stream that a page of another site opens with the cookies of this one. It could read it if the application allows
- * every origin (CORS), and each open stream costs reads of the store.
+ * every origin (CORS), and each open stream costs reads of the store. Over plain HTTP, a browser sends only the origin, and none
+ * for a request of the page itself.
  *
  * @throws ForbiddenException if the browser says that the request comes from another site
  */
-export function refuseOtherSites({ headers: { 'sec-fetch-site': site } }: BoardRequest): void {
-  if (site !== undefined && site !== 'same-origin' && site !== 'none') throw foreignRequestError();
+export function refuseOtherSites({ headers }: BoardRequest): void {
+  const { host, origin, 'sec-fetch-site': site } = headers;
+  const isOfSite =
+    site === undefined
+      ? origin === undefined || isHostOf(origin, host)
+      : site === 'same-origin' || site === 'none';
+  if (!isOfSite) throw foreignRequestError();
 }
 
 const foreignRequestError = () => new ForbiddenException('This request must come from the page itself.');

@@ -12,6 +12,7 @@ import {
 import { DistributedLockModule, LockService } from '../../lib/index.js';
 import { sqlServers } from '../support/stores.js';
 import { tablesOn } from './databases.js';
+import { settingsOf } from './sessions.js';
 import { Task } from './task.js';
 
 /** What a server replies to the victim of a deadlock. */
@@ -47,7 +48,7 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
   };
 
   /** TypeORM throws the error of such a subscriber as if it were that of the statement, which has been executed. */
-  const failOnceAfterQuery = (statement: 'UPDATE' | 'COMMIT', fail: () => Promise<unknown>) => {
+  const failOnceAfterQuery = (statement: 'UPDATE' | 'COMMIT' | 'SET', fail: () => Promise<unknown>) => {
     subscriber.afterQuery = ({ query }) => {
       if (!query.startsWith(statement)) return;
       delete subscriber.afterQuery;
@@ -82,6 +83,21 @@ describe.each(sqlServers)('a deadlock of a subscriber on %s', (name, storeOf) =>
     const claim = { from: { state: 'WAITING' }, to: { state: 'RUNNING' } };
     await expect(claimRow(database, Task, claim)).rejects.toThrow('deadlock of the subscriber');
     expect((await tasks()).map(({ state }) => state).sort()).toEqual(['RUNNING', 'WAITING']);
+  });
+
+  it('after the limit of a wait was set leaves the session as it was', async () => {
+    const runner = database.createQueryRunner();
+    try {
+      const before = await settingsOf(runner.manager);
+      failOnceAfterQuery('SET', () => Promise.reject(new Error('of the subscriber')));
+      await runner.startTransaction();
+      const locked = withRowLock(runner.manager, Task, { id: 1 }, () => 'done', { waitMs: 7_000 });
+      await expect(locked).rejects.toThrow('of the subscriber');
+      await runner.rollbackTransaction();
+      expect(await settingsOf(runner.manager)).toEqual(before);
+    } finally {
+      await runner.release();
+    }
   });
 
   const expression = { progress: () => 'progress + 1' };

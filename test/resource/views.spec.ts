@@ -9,7 +9,7 @@ import {
 } from '../../lib/backends/typeorm/index.js';
 import { LockConfigError } from '../../lib/core/errors.js';
 import { sqlServers } from '../support/stores.js';
-import { tablesOn } from './databases.js';
+import { databases, tablesOn } from './databases.js';
 import { Task } from './task.js';
 
 /** The specs create the view themselves: TypeORM would read its name, but not the prefix of the tables. */
@@ -82,3 +82,17 @@ describe.each(sqlServers)('a view on %s', (_, storeOf) => {
     expect(changes.toSorted()).toEqual([0, 1]);
   });
 });
+
+describe.each(databases.filter(([name]) => name === 'better-sqlite3' || name === 'libsql'))(
+  'a view on %s',
+  (_, storeOf) => {
+    let database: DataSource;
+    tablesOn(storeOf, [Task, WithId], (opened) => (database = opened));
+
+    it.each(helpers)('is refused by %s, as an update of it reports no changed row', async (_name, use) => {
+      await expect(use(database, WithId)).rejects.toThrow(
+        'Expected an entity of a table, got the view WithId',
+      );
+    });
+  },
+);

@@ -81,6 +81,20 @@ describe.each<AdapterName>(['Express', 'Fastify'])('on %s', (adapter) => {
     expect(response.status).toBe(403);
   });
 
+  it.each([
+    ['of another host', 'http://elsewhere.example', 403],
+    ['of another port', 'http://127.0.0.1:1', 403],
+    ['without a name', 'null', 403],
+    ['of the page itself', undefined, 200],
+  ])('answers to a stream over plain HTTP with the origin %s', async (_, origin, status) => {
+    const url = await boot(adapter);
+    const ended = new AbortController();
+    const headers = { origin: origin ?? url };
+    const response = await fetch(`${url}/locks/stream`, { headers, signal: ended.signal });
+    expect(response.status).toBe(status);
+    ended.abort();
+  });
+
   it('the page loads its files below any prefix, and nothing from elsewhere', async () => {
     const url = await boot(adapter, { path: 'ops/locks' }, (created) => {
       created.setGlobalPrefix('admin');

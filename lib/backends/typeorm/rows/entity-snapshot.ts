@@ -3,7 +3,7 @@ import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm';
 import { LockConfigError } from '../../../core/errors.js';
 import { formatValue } from '../../../core/format.js';
 import { comparableValue } from './comparable-value.js';
-import type { ColumnMetadata } from './database.js';
+import { type ColumnMetadata, dataSourceOf, isInProcess } from './database.js';
 import { isFencingToken, tokenGivenError } from './fencing-token.js';
 import { LazyRelations } from './lazy-relations.js';
 import { mergeDeep } from './where-conditions.js';
@@ -163,8 +163,18 @@ export function versionColumnOf({ name, versionColumn }: EntityMetadata): Column
   throw new LockConfigError(`Expected the entity ${name} to have a @VersionColumn(), got none.`);
 }
 
-/** @throws LockConfigError if the entity has no id, as a view may: an update would write all rows that look alike */
-export function requireId({ name, primaryColumns }: EntityMetadata): void {
+/**
+ * @throws LockConfigError if the entity has no id, as a view may: an update would write all rows that look alike. On SQLite, also
+ *   for a view with an id: an update of it, which triggers do, reports that no row has changed.
+ */
+export function requireId(metadata: EntityMetadata): void {
+  const { name, primaryColumns, tableType } = metadata;
+  if (tableType === 'view' && isInProcess(dataSourceOf(metadata).manager)) {
+    throw new LockConfigError(
+      `Expected an entity of a table, got the view ${name}: SQLite does not say how many rows an update of a view has ` +
+        `changed. Use the entity of its table.`,
+    );
+  }
   if (primaryColumns.length > 0) return;
   throw new LockConfigError(
     `Expected the entity ${name} to have an id, got none: all rows that look alike would be written. If it is a view, put ` +

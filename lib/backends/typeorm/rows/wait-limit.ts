@@ -61,9 +61,9 @@ async function withMysqlLimit<T>(manager: EntityManager, waitMs: number, step: (
     manager.query(
       `SET SESSION innodb_lock_wait_timeout = ${rowLimit}, SESSION lock_wait_timeout = ${tableLimit}`,
     );
-  await set(limitS, limitS);
   let result: T;
   try {
+    await set(limitS, limitS);
     result = await step();
   } catch (cause) {
     // If the connection was lost, there is no session any more, and the first error says so.
