@@ -1,15 +1,17 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { DataSource } from 'typeorm';
 import { memoryBackend } from '../../lib/backends/memory/index.js';
-import { fencedSet } from '../../lib/backends/redis/index.js';
+import { fencedSet, redisBackend } from '../../lib/backends/redis/index.js';
 import { typeormBackend } from '../../lib/backends/typeorm/index.js';
 import type { LockBackend } from '../../lib/core/backend.js';
 import { LockConfigError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 import { LockHandle } from '../../lib/core/leases/lock-handle.js';
 import type { Lock } from '../../lib/core/lock.js';
+import { createAcquireRequest, createAcquisitionId } from '../../lib/testing/laws/law.js';
 import { bareLocks } from '../support/bare-locks.js';
 import { serviceUrl } from '../support/environment.js';
 import { startRedisQuorum, stopAll } from '../services/redis-quorum.js';
@@ -239,4 +241,23 @@ it('a key that no store could keep is rejected before anything is sent', async (
     await expect(locks.forceRelease(key, 1n)).rejects.toThrow(LockConfigError);
   }
   expect(backend.log).toEqual([]);
+});
+
+it('the locks of a client are in the database that it has selected', async () => {
+  const [client, other] = [
+    new Redis(serviceUrl('TEST_REDIS_URL')),
+    new Redis(serviceUrl('TEST_REDIS_URL'), { db: 7 }),
+  ];
+  await client.select(7);
+  const [ours, theirs] = [redisBackend({ client }), redisBackend({ client: other })];
+  try {
+    const key = randomUUID();
+    const acquire = async (backend: LockBackend) => {
+      const request = createAcquireRequest(createAcquisitionId(key));
+      return (await backend.execute({ acquire: [request] }, 5_000)).acquire[0]!.kind;
+    };
+    expect([await acquire(ours), await acquire(theirs)]).toEqual(['granted', 'taken']);
+  } finally {
+    await Promise.all([ours.close(), theirs.close(), client.quit(), other.quit()]);
+  }
 });

@@ -1,7 +1,7 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { isReplicaError } from './redis-errors.js';
 import type { ScanClient } from './key-scan.js';
-import { type RedisSource, isCluster, optionsOf } from './redis-source.js';
+import { type RedisSource, databaseOf, isCluster, optionsOf } from './redis-source.js';
 import { closeWithoutReplies } from './reply-timeout.js';
 import type { ScriptRunner } from './script-runner.js';
 
@@ -98,7 +98,7 @@ function duplicate(source: RedisSource, overrides: RedisOptions): Redis | Cluste
   const { client } = source;
   return isCluster(client)
     ? duplicateCluster(client, overrides)
-    : withCredentialsOf(client, client.duplicate(overrides));
+    : withCredentialsOf(client, client.duplicate({ ...overrides, db: databaseOf(source) ?? 0 }));
 }
 
 function withCredentialsOf(source: { readonly options: RedisOptions }, single: Redis): Redis {

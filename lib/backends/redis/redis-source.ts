@@ -25,6 +25,10 @@ export const keyPrefixOf = (source: RedisSource): string => givenOptions(source)
 
 /** The database that ioredis will select; `undefined` in a Cluster, or if none is given. */
 export const databaseOf = (source: RedisSource): number | undefined => {
+  // The application may have called `client.select()`.
+  const selected =
+    'client' in source && !isCluster(source.client) ? source.client.condition?.select : undefined;
+  if (selected !== undefined) return selected;
   const { db } = givenOptions(source) as { readonly db?: number | string | null };
   return typeof db === 'string' ? parseInt(db, 10) : (db ?? undefined);
 };

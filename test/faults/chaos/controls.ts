@@ -147,7 +147,7 @@ export const controls: readonly Control[] = [
     nemeses: ['cut in the request', 'requests dropped', 'connections reset'],
     rounds: 60,
     file: 'lib/core/leases/releaser.ts',
-    find: 'if (!isDone(result) && !this.#isStopped) this.#retry(release);',
+    find: 'if (!isDone(result, sentAt) && !this.#isStopped) this.#retry(release);',
     replace: 'if (!isDone(result) && this.#isStopped) this.#retry(release);',
     seenBy: ['orphans', 'liveness'],
   },
