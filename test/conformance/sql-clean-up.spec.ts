@@ -18,6 +18,7 @@ import {
   sqlServers,
 } from '../support/stores.js';
 import { tempFolder } from '../support/temp-folder.js';
+import { waitersFor } from '../resource/sessions.js';
 import { until } from '../support/until.js';
 
 const LIMIT_MS = 20_000;
@@ -350,8 +351,10 @@ it('a grant that has waited for longer than the token memory is not used: its fe
   const other = typeormBackend({ dataSource: options, table });
   const { dialect, table: lockTable } = resolveTypeormOptions({ dataSource: options, table });
   const factory = new ConnectionFactory(dialect, () => options);
-  const owners = await Promise.all(
-    ['a', 'b'].map(() => new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize()),
+  const [watcher, ...owners] = await Promise.all(
+    ['watcher', 'a', 'b'].map(() =>
+      new DataSource({ ...options, poolSize: 1 } as DataSourceOptions).initialize(),
+    ),
   );
   try {
     const old = [request('a'), request('b')];
@@ -363,7 +366,7 @@ it('a grant that has waited for longer than the token memory is not used: its fe
     }
     const wanted = ['a', 'b', 'k'].map((key) => request(key));
     const acquiring = backend.execute({ acquire: wanted }, LIMIT_MS);
-    await owners[0]!.query('SELECT pg_sleep(0.1)');
+    await until(async () => (await waitersFor(watcher!, table)).length > 0);
     const used = request('k');
     expect((await other.execute({ acquire: [used] }, LIMIT_MS)).acquire[0]?.kind).toBe('granted');
     await other.execute({ release: [used] }, LIMIT_MS);
@@ -379,7 +382,7 @@ it('a grant that has waited for longer than the token memory is not used: its fe
   } finally {
     await factory.close();
     await Promise.all([backend.close(), other.close()]);
-    await owners[0]!.query(`DROP TABLE ${table}`);
-    for (const owner of owners) await owner.destroy();
+    await watcher!.query(`DROP TABLE ${table}`);
+    for (const one of [watcher!, ...owners]) await one.destroy();
   }
 });
