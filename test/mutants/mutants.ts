@@ -425,8 +425,15 @@ export const mutants: readonly Mutant[] = [
   {
     title: 'a tick for which a timer fired early is not made up by a process whose clock is ahead',
     file: 'lib/schedule/recovery/recovery.ts',
-    find: 'if (aheadMs <= 0) return true;',
-    replace: 'return true;',
+    find: 'if (inMs <= 0 || this.#toLookAgain.has(job)) return;',
+    replace: 'return;',
+    specs: ['test/unit/schedule/job-runner'],
+  },
+  {
+    title: 'a process whose clock is far ahead begins no other recovery while it waits for a tick',
+    file: 'lib/schedule/recovery/recovery.ts',
+    find: 'if (!isSecondLook) void this.#lookAgain(job, latest.tickMs - nowMs);',
+    replace: 'if (!isSecondLook) await this.#lookAgain(job, latest.tickMs - nowMs);',
     specs: ['test/unit/schedule/job-runner'],
   },
   {

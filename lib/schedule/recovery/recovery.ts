@@ -29,6 +29,8 @@ export class Recovery {
   readonly #recovering = new Set<Job>();
   /** Those whose recovery was asked for while one was in progress. */
   readonly #toRepeat = new Set<Job>();
+  /** Those with a second look to come. */
+  readonly #toLookAgain = new Set<Job>();
   readonly #hadPlan = new WeakSet<Job>();
 
   constructor(parts: RecoveryParts) {
@@ -62,8 +64,8 @@ export class Recovery {
     if (this.#rememberPlan(job)) this.recover(job);
   }
 
-  /** Starts the recovery of a job in the background. Errors go to `job.onError`. */
-  recover(job: Job): void {
+  /** Starts the recovery of a job in the background. Errors go to `job.onError`. A second look starts no further one. */
+  recover(job: Job, { isSecondLook = false } = {}): void {
     this.#rememberPlan(job);
     if (!(runsMissedTicks(job) || retriesDeadRuns(job))) return;
     // A recovery in progress may have read the store before this call.
@@ -73,7 +75,7 @@ export class Recovery {
     }
     this.#recovering.add(job);
     void this.#parts.context
-      .runInAsyncScope(() => this.#recover(job))
+      .runInAsyncScope(() => this.#recover(job, isSecondLook))
       .catch((error: unknown) => job.onError(error))
       .finally(() => {
         this.#recovering.delete(job);
@@ -90,21 +92,21 @@ export class Recovery {
     return hadPlan;
   }
 
-  async #recover(job: Job): Promise<void> {
+  async #recover(job: Job, isSecondLook: boolean): Promise<void> {
     if (!isPlanned(job)) return;
     const { clock, stopping } = this.#parts.locks;
     let pauseMs = FIRST_PAUSE_MS;
     // A new recovery starts when this process is elected or begins to fire the job.
     while (!stopping.aborted && job.isFiring()) {
       const mayRun = await this.#parts.claimer.mayRun(job);
-      if (mayRun === false || (mayRun && (await this.#tryToRecover(job)))) return;
+      if (mayRun === false || (mayRun && (await this.#tryToRecover(job, isSecondLook)))) return;
       await sleep(clock, pauseMs * (0.5 + Math.random() / 2), stopping);
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS);
     }
   }
 
   /** Resolves with `false` if the store did not answer or another attempt is needed. */
-  async #tryToRecover(job: PlannedJob): Promise<boolean> {
+  async #tryToRecover(job: PlannedJob, isSecondLook: boolean): Promise<boolean> {
     const { locks } = this.#parts;
     const ownNowMs = locks.clock.wallMs();
     const latest = createTick(job.plan, job.plan.latest(ownNowMs) ?? ownNowMs);
@@ -133,11 +135,21 @@ export class Recovery {
     this.#watchCurrentRun(job, newest, judgeTick(claim, state));
     if (!runsMissedTicks(job)) return true;
     if (!(await this.#runMissedTick(job, state, newest))) return false;
-    // If the clock of this process is ahead, its timer has fired for a tick that the store does not know to be due yet.
-    const aheadMs = latest.tickMs - nowMs;
-    if (aheadMs <= 0) return true;
-    await sleep(locks.clock, aheadMs, locks.stopping);
-    return false;
+    if (!isSecondLook) void this.#lookAgain(job, latest.tickMs - nowMs);
+    return true;
+  }
+
+  /**
+   * If the clock of this process is ahead, its timer has fired for a tick that the store does not know to be due yet. Starts
+   * another recovery when the tick is due. The present one ends, so that others can begin meanwhile.
+   */
+  async #lookAgain(job: PlannedJob, inMs: number): Promise<void> {
+    const { clock, stopping } = this.#parts.locks;
+    if (inMs <= 0 || this.#toLookAgain.has(job)) return;
+    this.#toLookAgain.add(job);
+    await sleep(clock, inMs, stopping);
+    this.#toLookAgain.delete(job);
+    if (!stopping.aborted) this.recover(job, { isSecondLook: true });
   }
 
   /**

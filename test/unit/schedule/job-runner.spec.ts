@@ -1023,6 +1023,20 @@ describe('a tick at which all replicas were down', () => {
     expect(shown(runs)).toEqual(['one 1 #1']);
   });
 
+  it('is found at once when the store answers again, also by a process whose clock is far ahead', async () => {
+    const plan = createCronPlan({ cronTime: '* * * * *', timeZone: 'UTC' });
+    const { clock, backend, runs, replica } = replicas({ onMissed: 'once' }, plan);
+    const one = replica(locksOn(aheadBy(HOUR_MS, backend)), 'one');
+    one.runner.start();
+    await clock.advance(5_000);
+    for (let outage = 1; outage <= 2; outage += 1) {
+      await clock.advance(3 * MINUTE_MS - 5_000);
+      backend.next('acquire', { refuse: true }, 2);
+      await Promise.all([one.fire(), clock.advance(5_000)]);
+    }
+    expect(runs.map(({ tick }) => tick.getTime() - BEGIN_MS)).toEqual([3 * MINUTE_MS, 6 * MINUTE_MS]);
+  });
+
   it('is run if its timer fired early during a pause that ends before it', async () => {
     const { clock, backend, runs, replica } = replicas();
     const ahead = locksOn(aheadBy(2_000, backend));
