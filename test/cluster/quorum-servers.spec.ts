@@ -91,6 +91,18 @@ function adminOf({ url }: Service): Redis {
   return admin;
 }
 
+/** Waits until the server has so many connections, with one that begins now: any that was opened wrongly would be there before. */
+async function untilConnections({ url }: Service, count: number): Promise<void> {
+  const late = new Redis(url);
+  ends.push(() => late.disconnect());
+  await until(
+    async () =>
+      String(await late.client('LIST'))
+        .trim()
+        .split('\n').length === count,
+  );
+}
+
 function ballotOf(quorumServers: QuorumServers) {
   const us = quorumServers.ballots.nextUs(0);
   return { us, firstUs: us, isRaised: false };
@@ -384,15 +396,7 @@ it('a reply after close opens no connection', async () => {
   await setImmediate(); // And it was read.
   await closed.close();
   expect((await exchanged).acquire[0]!.kind).toBe('taken');
-  // A connection that was opened wrongly would be there before this one.
-  const late = new Redis(first!.url);
-  ends.push(() => late.disconnect());
-  await until(
-    async () =>
-      String(await late.client('LIST'))
-        .trim()
-        .split('\n').length === 3,
-  );
+  await untilConnections(first!, 3);
 });
 
 it('the second look of an inspection opens no connection after close', async () => {
@@ -412,15 +416,7 @@ it('the second look of an inspection opens no connection after close', async () 
   await backend.execute({ release: [absent] }, 5_000);
   await backend.close();
   await expect(inspecting).rejects.toThrow('servers must agree');
-  // A connection that was opened wrongly would be there before this one.
-  const late = new Redis(first!.url);
-  ends.push(() => late.disconnect());
-  await until(
-    async () =>
-      String(await late.client('LIST'))
-        .trim()
-        .split('\n').length === 1,
-  );
+  await untilConnections(first!, 1);
 });
 
 it('a reply that is not of the vote script counts as no reply', async () => {

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Column, type DataSource, Entity, type EntityManager, PrimaryColumn } from 'typeorm';
+import type { DataSource, EntityManager } from 'typeorm';
 import {
-  FencingToken,
   fencedFindOne,
   fencedUpdate,
   transactionLock,
@@ -11,18 +10,7 @@ import {
 import { LockLostError } from '../../lib/core/errors.js';
 import { databases, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
-
-@Entity()
-class Seat {
-  @PrimaryColumn('int')
-  id!: number;
-
-  @Column('int')
-  count!: number;
-
-  @FencingToken()
-  fencingToken?: bigint;
-}
+import { Seat } from './seat.js';
 
 let nextId = 1;
 

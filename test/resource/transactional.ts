@@ -1,28 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Column, DataSource, Entity, PrimaryColumn } from 'typeorm';
+import { DataSource } from 'typeorm';
 import {
   Propagation,
   addTransactionalDataSource,
   deleteDataSourceByName,
   runInTransaction,
 } from 'typeorm-transactional';
-import { FencingToken, fencedUpdate } from '../../lib/backends/typeorm/index.js';
+import { fencedUpdate } from '../../lib/backends/typeorm/index.js';
 import { databases, tablesOn } from './databases.js';
 import { openGate } from './gate.js';
-
-@Entity()
-class Place {
-  @PrimaryColumn('int')
-  id!: number;
-
-  @Column('int')
-  count!: number;
-
-  @FencingToken()
-  fencingToken?: bigint;
-}
+import { Seat } from './seat.js';
 
 /** Runs the work in a new transaction, which is that of `dataSource.manager` meanwhile. */
 type Transactional = (work: () => Promise<unknown>) => Promise<unknown>;
@@ -48,11 +37,11 @@ export function describeFirstHelper(prepare: Prepare): void {
       let database: DataSource;
       let transactional: Transactional;
       let end: () => void;
-      tablesOn(storeOf, [Place], (opened) => (created = opened));
+      tablesOn(storeOf, [Seat], (opened) => (created = opened));
       beforeEach(async () => {
-        await created.manager.clear(Place);
+        await created.manager.clear(Seat);
         await created.manager.insert(
-          Place,
+          Seat,
           [1, 2, 3].map((id) => ({ id, count: 0 })),
         );
         database = await new DataSource({ ...created.options, synchronize: false }).initialize();
@@ -63,11 +52,11 @@ export function describeFirstHelper(prepare: Prepare): void {
         await database.destroy();
       });
 
-      const firstHelper = () => fencedUpdate(database, Place, { id: 1 }, { count: 1 }, 1n);
-      const write = (id: number) => database.manager.update(Place, { id }, { count: id });
+      const firstHelper = () => fencedUpdate(database, Seat, { id: 1 }, { count: 1 }, 1n);
+      const write = (id: number) => database.manager.update(Seat, { id }, { count: id });
       const counts = async () => {
-        const places = await database.manager.find(Place, { order: { id: 'ASC' } });
-        return places.map(({ count }) => count);
+        const seats = await database.manager.find(Seat, { order: { id: 'ASC' } });
+        return seats.map(({ count }) => count);
       };
 
       it('does not undo a later transaction with that of another caller', async () => {
@@ -80,7 +69,7 @@ export function describeFirstHelper(prepare: Prepare): void {
         });
         failing.catch(() => undefined);
         await gate.reached;
-        const writing = database.transaction((manager) => manager.update(Place, { id: 3 }, { count: 3 }));
+        const writing = database.transaction((manager) => manager.update(Seat, { id: 3 }, { count: 3 }));
         // By then, a transaction that does not wait has ended.
         await nextTurn();
         gate.open();

@@ -35,9 +35,10 @@ export const databaseOf = (source: RedisSource): number | undefined => {
 
 /** The address of the server for messages, never with a user name or password. */
 export const addressOf = (source: RedisSource): string => {
-  const { host = 'localhost', port = 6379, path, db = 0 } = givenOptions(source);
+  const { host = 'localhost', port = 6379, path } = givenOptions(source);
   const address = path ?? (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
-  return db === 0 ? address : `${address}/${db}`;
+  const database = databaseOf(source) ?? 0;
+  return database === 0 ? address : `${address}/${database}`;
 };
 
 const givenOptions = (source: RedisSource): RedisOptions =>

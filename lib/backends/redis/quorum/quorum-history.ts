@@ -6,7 +6,7 @@ import { withTimeout } from '../../../core/requests/store-timeout.js';
 import { appendHistory, readHistory } from '../run-history.js';
 import type { ScriptRunner } from '../script-runner.js';
 import { fixedWidth } from './server-call.js';
-import type { QuorumServers, Timeouts } from './servers/quorum-servers.js';
+import { type QuorumServers, type Timeouts, limitsBeforeRequest } from './servers/quorum-servers.js';
 
 /**
  * The history of keys on all servers. Each entry has a time, a session and a number, so that two entries of the same µs or
@@ -53,8 +53,7 @@ export class QuorumHistory {
   ): Promise<readonly T[]> {
     const { all, needed } = this.#servers;
     const untilMs = systemClock.monotonicMs() + timeouts.timeoutMs;
-    const readyTimeoutMs = Math.max(timeouts.timeoutMs - timeouts.serverLimitMs, 0);
-    await this.#servers.waitUntilReady({ ...timeouts, timeoutMs: readyTimeoutMs });
+    await this.#servers.waitUntilReady(limitsBeforeRequest(timeouts));
     const sentAtMs = systemClock.monotonicMs();
     const leftMs = untilMs - sentAtMs;
     if (leftMs <= 0 || this.#servers.voting < needed)

@@ -2,7 +2,7 @@ import { type Timer, systemClock } from '../../../../core/clock.js';
 import { delay, setImmediate } from '../../../../core/real-timers.js';
 import { type Ballot, type CallReply, ServerCall } from '../server-call.js';
 import type { QuorumServer, ReplyListener } from '../servers/quorum-server.js';
-import type { QuorumServers, Timeouts } from '../servers/quorum-servers.js';
+import { type QuorumServers, type Timeouts, limitsBeforeRequest } from '../servers/quorum-servers.js';
 import type { QuorumOperation, RoundOutcome } from './quorum-operation.js';
 
 /** How long the first servers may take before the others are contacted too. */
@@ -17,8 +17,7 @@ export async function runRounds(
   const { timeoutMs, serverLimitMs } = timeouts;
   const startedAtMs = systemClock.monotonicMs();
   const needsVotes = operations.some((operation) => operation.needsVotes !== false);
-  const readyTimeoutMs = Math.max(timeoutMs - serverLimitMs, 0);
-  const ready = servers.waitUntilReady({ ...timeouts, timeoutMs: readyTimeoutMs }, { needsVotes });
+  const ready = servers.waitUntilReady(limitsBeforeRequest(timeouts), { needsVotes });
   if (ready) await ready;
   let open = operations;
   let firstUs: number | undefined;

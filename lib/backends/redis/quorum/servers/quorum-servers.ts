@@ -27,6 +27,12 @@ export interface Timeouts {
   readonly closed: AbortSignal;
 }
 
+/** The limits within which servers must be ready, so that a request can still be sent to them in time. */
+export const limitsBeforeRequest = (timeouts: Timeouts): Timeouts => ({
+  ...timeouts,
+  timeoutMs: Math.max(timeouts.timeoutMs - timeouts.serverLimitMs, 0),
+});
+
 /** Margins of the quarantine: the uptime is known in whole seconds, and clocks of two machines differ slightly in speed. */
 const QUARANTINE_MARGIN_MS = 2_000;
 const DRIFT_RATIO = 0.01;
@@ -100,7 +106,7 @@ export class QuorumServers {
   /**
    * Resolves once each server was tried and the server list is confirmed, after `serverLimitMs` at the latest; without a
    * majority by then, after `timeoutMs`. A server that does not even refuse is waited for only once. Returns `undefined` if
-   * there is nothing to wait for. Without `needsVotes`, servers that are late for the confirmation are not waited for.
+   * there is nothing to wait for, or the backend is closed. Without `needsVotes`, servers that are late for the confirmation are not waited for.
    */
   waitUntilReady(timeouts: Timeouts, { needsVotes = true } = {}): Promise<void> | undefined {
     if (timeouts.closed.aborted) return undefined;
