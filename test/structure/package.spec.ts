@@ -1,5 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs';
-import { cp, readFile, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { execaNode } from 'execa';
@@ -68,8 +68,10 @@ const decorate = `
     return NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false });
   };`;
 
+let tarball: string;
+
 beforeAll(async () => {
-  const tarball = await pack(ROOT, folder);
+  tarball = await pack(ROOT, folder);
   for (const application of [nest11, nest12]) {
     rmSync(application, { recursive: true, force: true });
     mkdirSync(application, { recursive: true });
@@ -101,6 +103,16 @@ describe('the packed package', () => {
     const required = await run('required.cjs', ['--no-experimental-require-module']);
     expect(required).toEqual(await run('imported.mjs'));
     expect(JSON.parse(required)).toHaveLength(ENTRY_POINTS.length);
+  });
+
+  it('is at most 40 kB larger because of the page', async () => {
+    const [application, other] = [join(folder, 'application'), join(folder, 'without-page')];
+    const place = await unpack(tarball, application);
+    for (const part of ['dist/lib/board', 'dist/cjs/board', 'docs/board'])
+      await rm(join(place, part), { recursive: true, force: true });
+    await mkdir(other);
+    const [whole, without] = await Promise.all([stat(tarball), stat(await pack(place, other))]);
+    expect(whole.size - without.size).toBeLessThan(40_000);
   });
 
   it('answers health checks of Nest 11', async () => {
