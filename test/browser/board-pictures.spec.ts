@@ -14,7 +14,8 @@ const WIDTHS = { desktop: 1_440, tablet: 900, phone: 390 };
 const MAX_BYTES = 150_000;
 
 it('looks well at three widths in both colour schemes: no scroll bar, no overlap, small pictures', async () => {
-  const replicas = await startReplicas('Express', { namespace: `shop-${randomUUID().slice(0, 4)}` });
+  const namespace = `shop-${randomUUID().slice(0, 4)}`;
+  const replicas = await startReplicas({ adapter: 'Express' }, { namespace });
   ends.push(replicas.stop);
   const { url, others, hold } = await openScene(replicas);
   const keys = ['order:42', 'order:43', 'invoice:2026-11', 'report:daily', 'import:customers', 'mail:digest'];

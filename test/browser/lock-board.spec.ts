@@ -2,8 +2,9 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Page, Route } from 'playwright-core';
 import { startRedis } from '../services/redis-server.js';
 import { until } from '../support/until.js';
+import { installNest11Replica, removeNest11Replica } from './nest-11-replica.js';
 import {
-  type Adapter,
+  type BoardServer,
   ends,
   newContext,
   openBoard,
@@ -20,12 +21,23 @@ useBrowser();
 const stateOf = (page: Page, state: string) => page.locator(`.state[data-state=${state}]`);
 const keysOf = (page: Page) => page.locator('#lock-table tbody .key').allTextContents();
 
-describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
+/** With both adapters and both versions of Nest, in two runs instead of four. */
+const SERVERS = [
+  { adapter: 'Express', nest: 11 },
+  { adapter: 'Fastify', nest: 12 },
+] as const;
+
+describe.each(SERVERS)('on $adapter and Nest $nest', ({ adapter, nest }) => {
+  let server: BoardServer;
   let replicas: Awaited<ReturnType<typeof startReplicas>>;
   beforeAll(async () => {
-    replicas = await startReplicas(adapter);
+    server = { adapter, file: nest === 11 ? await installNest11Replica() : undefined };
+    replicas = await startReplicas(server);
   });
-  afterAll(() => replicas.stop());
+  afterAll(async () => {
+    await replicas.stop();
+    await removeNest11Replica();
+  });
 
   it('shows a lock after its grant, its waiters, and its end', async () => {
     const { url, others, hold } = await openScene(replicas);
@@ -111,7 +123,7 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('reconnects when the replica behind it is killed', async () => {
-    const mortal = await startReplicas(adapter);
+    const mortal = await startReplicas(server);
     ends.push(mortal.stop);
     const { url, hold } = await openScene(mortal);
     const page = await openBoard(url);
@@ -128,20 +140,20 @@ describe.each<Adapter>(['Express', 'Fastify'])('on %s', (adapter) => {
   });
 
   it('a store that is down is shown as such, and so is its return', async () => {
-    const server = await startRedis();
-    ends.push(() => server.stop());
-    const ofServer = await startReplicas(adapter, { redis: server.url });
-    ends.push(ofServer.stop);
-    const { url, hold } = await openScene(ofServer);
+    const store = await startRedis();
+    ends.push(() => store.stop());
+    const ofStore = await startReplicas(server, { redis: store.url });
+    ends.push(ofStore.stop);
+    const { url, hold } = await openScene(ofStore);
     await hold('kept in view', { leaseMs: 600_000 });
     const page = await openBoard(url);
     await rowOf(page, 'kept in view').waitFor();
-    server.kill('SIGKILL');
-    await server.exited;
+    store.kill('SIGKILL');
+    await store.exited;
     await stateOf(page, 'down').waitFor();
     expect(await page.locator('#state').textContent()).toMatch(/^Store down\. The lock store /);
     expect(await keysOf(page)).toEqual(['kept in view']);
-    const again = await startRedis({ port: server.port });
+    const again = await startRedis({ port: store.port });
     ends.push(() => again.stop());
     await stateOf(page, 'live').waitFor();
   });

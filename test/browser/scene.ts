@@ -10,7 +10,7 @@ import {
   type Lock,
   LockService,
 } from '../../lib/index.js';
-import { type Worker, startTestFile } from '../cluster/start-worker.js';
+import { type Worker, startProcess, startTestFile } from '../cluster/start-worker.js';
 import { serviceUrl } from '../support/environment.js';
 import { until } from '../support/until.js';
 import { startBalancer } from './balancer.js';
@@ -34,7 +34,12 @@ export function useBrowser(): void {
   });
 }
 
-export type Adapter = 'Express' | 'Fastify';
+/** What serves the page. */
+export interface BoardServer {
+  readonly adapter: 'Express' | 'Fastify';
+  /** The file of a replica that runs on another Nest than the one of the repository. */
+  readonly file?: string | undefined;
+}
 
 interface Place {
   readonly redis: string;
@@ -49,12 +54,15 @@ interface Replicas extends Place {
 }
 
 export async function startReplicas(
-  adapter: Adapter,
+  { adapter, file }: BoardServer,
   { redis = serviceUrl('TEST_REDIS_URL'), namespace = randomUUID() }: Partial<Place> = {},
 ): Promise<Replicas> {
-  const workers = ['one', 'two'].map((instance) =>
-    startTestFile<{ port: number }>('browser/workers/board-replica', { redis, namespace, instance, adapter }),
-  );
+  const workers = ['one', 'two'].map((instance) => {
+    const task = { redis, namespace, instance, adapter };
+    return file === undefined
+      ? startTestFile<{ port: number }>('browser/workers/board-replica', task)
+      : startProcess<{ port: number }>(file, { args: [JSON.stringify(task)] });
+  });
   await until(() => workers.every(({ messages }) => messages.length > 0));
   const balancer = await startBalancer(workers.map(({ messages }) => messages[0]!.port));
   const stop = async () => {
