@@ -29,6 +29,7 @@ export default defineConfig({
   ],
   test: {
     globalSetup: 'test/support/vitest/global-setup.ts',
+    setupFiles: 'test/support/vitest/no-inversions.ts',
     reporters: ['default', new SlowestFilesReporter()],
     // More than the machine has cores, since the specs mostly wait.
     maxWorkers: 4,
