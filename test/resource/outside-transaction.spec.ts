@@ -29,8 +29,8 @@ describe.each(sqlServers)('a fenced call in a transaction on %s', (_, storeOf) =
   });
   afterAll(() => app.close());
 
-  const locked = <T>(work: (manager: EntityManager, lock: Lock) => Promise<T>) =>
-    withLockedTransaction(database, randomUUID(), { locks: app.get(LockService) }, work);
+  const locked = <T>(work: (manager: EntityManager, lock: Lock) => Promise<T>, name = 'task') =>
+    withLockedTransaction(database, `${name}:${randomUUID()}`, { locks: app.get(LockService) }, work);
 
   it.each<[string, (lock: Lock) => Promise<unknown>]>([
     ['fencedUpdate', (lock) => fencedUpdate(database, Task, { id: 1 }, { progress: 1 }, lock)],
@@ -48,7 +48,7 @@ describe.each(sqlServers)('a fenced call in a transaction on %s', (_, storeOf) =
     const call = (manager: EntityManager, lock: Lock) => fencedFindOne(manager, Task, { id: 1 }, lock);
     const nested = locked(async (manager, lock) => {
       await call(manager, lock);
-      await locked(call);
+      await locked(call, 'subtask');
     });
     await expect(nested).rejects.toThrow('got one outside of the transaction');
     const plain = locked((_, lock) => database.transaction((manager) => call(manager, lock)));
