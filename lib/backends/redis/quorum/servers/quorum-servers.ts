@@ -106,7 +106,8 @@ export class QuorumServers {
   /**
    * Resolves once each server was tried and the server list is confirmed, after `serverLimitMs` at the latest; without a
    * majority by then, after `timeoutMs`. A server that does not even refuse is waited for only once. Returns `undefined` if
-   * there is nothing to wait for, or the backend is closed. Without `needsVotes`, servers that are late for the confirmation are not waited for.
+   * there is nothing to wait for, or the backend is closed. Without `needsVotes`, servers that are late for the
+   * confirmation are not waited for.
    */
   waitUntilReady(timeouts: Timeouts, { needsVotes = true } = {}): Promise<void> | undefined {
     if (timeouts.closed.aborted) return undefined;
