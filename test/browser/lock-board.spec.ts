@@ -17,6 +17,7 @@ import {
 // Replicas and a browser start for it.
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 useBrowser();
+afterAll(removeNest11Replica);
 
 const stateOf = (page: Page, state: string) => page.locator(`.state[data-state=${state}]`);
 const keysOf = (page: Page) => page.locator('#lock-table tbody .key').allTextContents();
@@ -34,10 +35,7 @@ describe.each(SERVERS)('on $adapter and Nest $nest', ({ adapter, nest }) => {
     server = { adapter, file: nest === 11 ? await installNest11Replica() : undefined };
     replicas = await startReplicas(server);
   });
-  afterAll(async () => {
-    await replicas.stop();
-    await removeNest11Replica();
-  });
+  afterAll(() => replicas.stop());
 
   it('shows a lock after its grant, its waiters, and its end', async () => {
     const { url, others, hold } = await openScene(replicas);

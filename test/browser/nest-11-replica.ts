@@ -1,12 +1,9 @@
-import { readFile, rm } from 'node:fs/promises';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { writeFiles } from '../packaging/application.js';
 import { pack, unpack } from '../packaging/pack.js';
-import { toJavaScript } from '../support/compiled-code.js';
-import { tempFolder } from '../support/temp-folder.js';
+import { ROOT, toJavaScript } from '../support/compiled-code.js';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** Node.js finds Nest 11 from here. */
 const folder = join(ROOT, 'test/nest-11/dist/board');
 const NAME = 'board-replica';
@@ -14,7 +11,8 @@ const NAME = 'board-replica';
 /** Installs the packed package below Nest 11, and beside it the file that serves the page. Answers that file. */
 export async function installNest11Replica(): Promise<string> {
   await removeNest11Replica();
-  await unpack(await pack(ROOT, tempFolder()), folder);
+  await mkdir(folder, { recursive: true });
+  await unpack(await pack(ROOT, folder), folder);
   const source = join(ROOT, `test/browser/workers/${NAME}.ts`);
   await writeFiles(folder, {
     'package.json': '{ "type": "module" }',

@@ -22,7 +22,7 @@ export interface CompiledCode {
   remove(): Promise<void>;
 }
 
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SOURCES = ['lib', 'test'];
 const WORKERS = 'test/cluster/workers/*.js';
 /** What TypeORM and Nest load only where it is installed, and what finds its binary beside its own file. */
